@@ -1,0 +1,70 @@
+"""Generates proto/smg_proto from the .proto files: messages, stubs and type stubs.
+
+The wire root `smg` would be hidden by the package of that name, so the generated code lives under `smg_proto`
+and its imports are rewritten to match. Deterministic: the same sources give the same files.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import grpc_tools
+from grpc_tools import protoc
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "proto"
+TARGET = SOURCE / "smg_proto"
+IMPORT = re.compile(r"^(from|import) smg\.", re.MULTILINE)
+INIT = '"""Generated from the .proto files by `make proto`; not to be edited."""\n'
+
+
+def google_include() -> Path:
+    """Directory that holds google/api/*.proto, from the package googleapis-common-protos."""
+    from google.api import httpbody_pb2
+
+    return Path(httpbody_pb2.__file__).resolve().parents[2]
+
+
+def generate(target: Path) -> None:
+    """Write the generated package to `target`, replacing what is there."""
+    sources = sorted(str(path.relative_to(SOURCE)) for path in (SOURCE / "smg").rglob("*.proto"))
+    with tempfile.TemporaryDirectory() as scratch:
+        status = protoc.main(
+            [
+                "protoc",
+                f"-I{SOURCE}",
+                f"-I{Path(grpc_tools.__file__).parent / '_proto'}",
+                f"-I{google_include()}",
+                f"--python_out={scratch}",
+                f"--grpc_python_out={scratch}",
+                f"--mypy_out={scratch}",
+                f"--mypy_grpc_out={scratch}",
+                *sources,
+            ]
+        )
+        if status:
+            sys.exit(status)
+        produced = Path(scratch) / "smg"
+        for path in sorted(produced.rglob("*.py*")):
+            text = path.read_text()
+            text = IMPORT.sub(r"\1 smg_proto.", text)
+            text = (
+                re.sub(r"(?<![\w.\"'/])smg\.(\w+)\.v1\.", r"smg_proto.\1.v1.", text)
+                if path.suffix == ".pyi"
+                else text
+            )
+            path.write_text(text)
+        for folder in [produced, *[p for p in produced.rglob("*") if p.is_dir()]]:
+            (folder / "__init__.py").write_text(INIT)
+        (produced / "py.typed").write_text("")
+        if target.exists():
+            shutil.rmtree(target)
+        shutil.copytree(produced, target)
+
+
+if __name__ == "__main__":
+    generate(Path(sys.argv[1]) if len(sys.argv) > 1 else TARGET)

@@ -1,0 +1,234 @@
+"""Every error that a caller can see, as one tree.
+
+    SmgError
+    ├── InvalidRequest          400  a rule is broken                      INVALID_ARGUMENT
+    │   ├── MalformedRequest    400  not JSON, or of the wrong shape       INVALID_ARGUMENT
+    │   └── ContextTooLong      400  more tokens than the model takes      INVALID_ARGUMENT
+    ├── Unauthenticated         401  no key, or an unknown one             UNAUTHENTICATED
+    ├── PermissionDenied        403  a key without the right               PERMISSION_DENIED
+    ├── NotFound                404  no such thing                         NOT_FOUND
+    │   └── ModelNotFound       404  no worker serves the model            NOT_FOUND
+    ├── MethodNotAllowed        405  wrong HTTP method                     UNIMPLEMENTED
+    ├── AlreadyExists           409  it is there                           ALREADY_EXISTS
+    ├── BodyTooLarge            413  more bytes than the setting allows    INVALID_ARGUMENT
+    ├── Overloaded              429  over a limit                          RESOURCE_EXHAUSTED
+    ├── ClientGone              499  the caller left                       CANCELLED
+    ├── InternalError           500  our fault                             INTERNAL
+    ├── Unsupported             501  not served here                       UNIMPLEMENTED
+    ├── WorkerUnavailable       503  no worker can take it now             UNAVAILABLE
+    ├── DeadlineExceeded        504  took too long                         DEADLINE_EXCEEDED
+    └── EngineError                  the engine's own status, mapped
+
+Code raises these; smg/services turns them into gRPC statuses and gateway/errors.py into HTTP answers, both from
+the class attributes below, and nothing else does.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+# google.rpc.Code numbers: this module stays free of grpc so that every layer may import it.
+CANCELLED, UNKNOWN, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND, ALREADY_EXISTS = 1, 2, 3, 4, 5, 6
+PERMISSION_DENIED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, ABORTED, OUT_OF_RANGE = 7, 8, 9, 10, 11
+UNIMPLEMENTED, INTERNAL, UNAVAILABLE, DATA_LOSS, UNAUTHENTICATED = 12, 13, 14, 15, 16
+
+# google.rpc.Code to HTTP status, as in google/rpc/code.proto; UNKNOWN and DATA_LOSS are 500 by omission.
+HTTP_STATUS: dict[int, int] = {
+    CANCELLED: 499,
+    INVALID_ARGUMENT: 400,
+    DEADLINE_EXCEEDED: 504,
+    NOT_FOUND: 404,
+    ALREADY_EXISTS: 409,
+    PERMISSION_DENIED: 403,
+    RESOURCE_EXHAUSTED: 429,
+    FAILED_PRECONDITION: 400,
+    ABORTED: 409,
+    OUT_OF_RANGE: 400,
+    UNIMPLEMENTED: 501,
+    UNAVAILABLE: 503,
+    UNAUTHENTICATED: 401,
+}
+
+
+class SmgError(Exception):
+    """Base of every error that a caller can see.
+
+    Attributes:
+        message: what was wrong, the value, and what is allowed; shown to the caller.
+        code: machine-readable word, the same over HTTP and gRPC.
+        param: the request field at fault in dotted form, or None.
+        retry_after_s: seconds after which trying again makes sense, or None when nobody can tell.
+    """
+
+    http_status: ClassVar[int] = 500
+    grpc_code: ClassVar[int] = INTERNAL
+    is_retryable: ClassVar[bool] = False
+    default_code: ClassVar[str] = "internal_error"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        param: str | None = None,
+        retry_after_s: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code or self.default_code
+        self.param = param
+        self.retry_after_s = retry_after_s
+
+    @property
+    def status(self) -> int:
+        """HTTP status of this very error; the class's own unless the error carries another."""
+        return self.http_status
+
+    @property
+    def grpc_status(self) -> int:
+        """google.rpc.Code of this very error."""
+        return self.grpc_code
+
+
+class InvalidRequest(SmgError):
+    """A range or cross-field rule is broken. Its code is the number 400, as the OpenAI-compatible API has it."""
+
+    http_status = 400
+    grpc_code = INVALID_ARGUMENT
+    default_code = "400"
+
+
+class MalformedRequest(InvalidRequest):
+    """The body is not JSON, or not of the request's shape."""
+
+    default_code = "json_parse_error"
+
+
+class ContextTooLong(InvalidRequest):
+    """The prompt is longer than the model's context."""
+
+    default_code = "context_length_exceeded"
+
+
+class Unauthenticated(SmgError):
+    """No key, or one that is not known."""
+
+    http_status = 401
+    grpc_code = UNAUTHENTICATED
+    default_code = "unauthenticated"
+
+
+class PermissionDenied(SmgError):
+    """A known key that lacks the right."""
+
+    http_status = 403
+    grpc_code = PERMISSION_DENIED
+    default_code = "permission_denied"
+
+
+class NotFound(SmgError):
+    """There is no such thing."""
+
+    http_status = 404
+    grpc_code = NOT_FOUND
+    default_code = "not_found"
+
+
+class ModelNotFound(NotFound):
+    """No worker serves the model."""
+
+    default_code = "model_not_found"
+
+
+class MethodNotAllowed(SmgError):
+    """The path exists, with other methods."""
+
+    http_status = 405
+    grpc_code = UNIMPLEMENTED
+    default_code = "method_not_allowed"
+
+
+class AlreadyExists(SmgError):
+    """It is there already."""
+
+    http_status = 409
+    grpc_code = ALREADY_EXISTS
+    default_code = "already_exists"
+
+
+class BodyTooLarge(SmgError):
+    """The body has more bytes than the setting allows."""
+
+    http_status = 413
+    grpc_code = INVALID_ARGUMENT
+    default_code = "request_body_too_large"
+
+
+class Overloaded(SmgError):
+    """The caller, or the gateway, is over a limit."""
+
+    http_status = 429
+    grpc_code = RESOURCE_EXHAUSTED
+    is_retryable = True
+    default_code = "overloaded"
+
+
+class ClientGone(SmgError):
+    """The caller left before the answer was complete."""
+
+    http_status = 499
+    grpc_code = CANCELLED
+    default_code = "client_gone"
+
+
+class InternalError(SmgError):
+    """A fault of the gateway; the code names the step."""
+
+
+class Unsupported(SmgError):
+    """A thing that is well formed and not served here."""
+
+    http_status = 501
+    grpc_code = UNIMPLEMENTED
+    default_code = "unsupported"
+
+
+class WorkerUnavailable(SmgError):
+    """Workers serve the model and none can take the request now."""
+
+    http_status = 503
+    grpc_code = UNAVAILABLE
+    is_retryable = True
+    default_code = "no_available_workers"
+
+
+class DeadlineExceeded(SmgError):
+    """It took longer than the caller or a setting allows."""
+
+    http_status = 504
+    grpc_code = DEADLINE_EXCEEDED
+    default_code = "deadline_exceeded"
+
+
+class EngineError(SmgError):
+    """What an engine answered instead of tokens: its own gRPC code decides the status.
+
+    A worker that is lost or cannot be reached is an EngineError with UNAVAILABLE.
+    """
+
+    default_code = "start_generation_failed"
+
+    def __init__(
+        self, message: str, *, engine_code: int, can_retry: bool = False, code: str | None = None
+    ) -> None:
+        super().__init__(message, code=code)
+        self.engine_code = engine_code
+        self.can_retry = can_retry
+
+    @property
+    def status(self) -> int:
+        return HTTP_STATUS.get(self.engine_code, 500)
+
+    @property
+    def grpc_status(self) -> int:
+        return self.engine_code

@@ -1,0 +1,35 @@
+"""What a policy sees of a worker: an immutable picture, taken when the request is placed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_NO_LABELS: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSnapshot:
+    """One worker that is ready for the model in question.
+
+    Attributes:
+        id: the router's id of the worker.
+        url: address as the operator gave it.
+        inflight_requests: requests of this router that the worker is working on.
+        running: sequences the engine computes, all routers together, as it last told; 0 when it does not tell.
+        waiting: sequences that wait in the engine, as it last told.
+        saturation: 0 idle, 1.0 full, above 1.0 queueing; from running, waiting and the engine's own maximum.
+        labels: the operator's.
+    """
+
+    id: str
+    url: str
+    inflight_requests: int = 0
+    running: int = 0
+    waiting: int = 0
+    saturation: float = 0.0
+    labels: Mapping[str, str] = field(default=_NO_LABELS)

@@ -1,0 +1,139 @@
+"""What the router asks of a worker, whatever protocol it speaks.
+
+Work goes down as messages of smg.engine.v1 and comes back through a listener: the worker's reader calls it on
+the event loop, once per sequence and scheduler step, with everything that the step brought. No queue, no task
+switch lies between an engine's event and the bytes on a client's socket.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from smg.errors import SmgError
+    from smg_proto.engine.v1 import card_pb2, work_pb2
+
+
+class GenerateListener(Protocol):
+    """Receives one sequence. Called on the event loop only; must not block, must not raise.
+
+    Order: on_started at most once and first; on_step any number of times, the last with `finished` set; or
+    on_failed once, at any point, and nothing after it. Exactly one of a `finished` and on_failed ends it.
+    """
+
+    def on_started(self, started: work_pb2.Started) -> None:
+        """The prompt is computed."""
+        ...
+
+    def on_step(
+        self,
+        token_ids: Sequence[int],
+        logprobs: Sequence[work_pb2.TokenLogprobs],
+        finished: work_pb2.Finished | None,
+    ) -> None:
+        """New tokens, perhaps none, and perhaps the end.
+
+        Args:
+            token_ids: the new output tokens, in order. For a request that was not streamed: all of them, with
+                `finished`; a listener never has to look into Finished.token_ids.
+            logprobs: one entry per new token if asked for, else empty.
+            finished: set once, in the last call.
+        """
+        ...
+
+    def on_failed(self, error: SmgError) -> None:
+        """The engine refused the sequence, or the worker was lost (EngineError with UNAVAILABLE)."""
+        ...
+
+
+class ResultListener(Protocol):
+    """Receives the one answer to a score, embed or classify request. Called on the event loop only."""
+
+    def on_result(self, result: work_pb2.Scored | work_pb2.Embedded | work_pb2.Classified) -> None:
+        """The answer."""
+        ...
+
+    def on_failed(self, error: SmgError) -> None:
+        """The engine refused, or the worker was lost."""
+        ...
+
+
+class Worker(abc.ABC):
+    """One replica of an engine, connected to by one of the protocols.
+
+    All methods are called on the event loop. The submit methods do not wait: they hand the work to the
+    connection and return the sequence number under which it can be aborted. They set `request.sequence`.
+    """
+
+    protocol: str
+    """Name as in AdminService: "session", "sglang_grpc", "vllm_grpc", "http"."""
+
+    def __init__(self, worker_id: str, url: str) -> None:
+        self.id = worker_id
+        self.url = url
+
+    @property
+    @abc.abstractmethod
+    def is_ready(self) -> bool:
+        """Connected, described and healthy."""
+
+    @property
+    @abc.abstractmethod
+    def reason(self) -> str:
+        """Why it is not ready, in words; empty when it is."""
+
+    @property
+    @abc.abstractmethod
+    def description(self) -> card_pb2.DescribeResponse | None:
+        """What it serves, as last heard; None before the first contact."""
+
+    @property
+    @abc.abstractmethod
+    def load(self) -> card_pb2.Load:
+        """Its load as last heard; all zero when it tells none."""
+
+    @property
+    @abc.abstractmethod
+    def inflight_requests(self) -> int:
+        """Sequences submitted here that have not ended."""
+
+    @abc.abstractmethod
+    async def run(self) -> None:
+        """Connect, keep connected, reconnect with backoff. Runs until cancelled; then closes everything."""
+
+    @abc.abstractmethod
+    def generate(self, request: work_pb2.Generate, listener: GenerateListener) -> int:
+        """Submit a sequence.
+
+        Raises:
+            WorkerUnavailable: not connected. Nothing was sent and the listener is not called.
+        """
+
+    @abc.abstractmethod
+    def score(self, request: work_pb2.Score, listener: ResultListener) -> int:
+        """Submit label sets to score. Raises as generate; Unsupported where the protocol has no scoring."""
+
+    @abc.abstractmethod
+    def embed(self, request: work_pb2.Embed, listener: ResultListener) -> int:
+        """Submit an input to embed. Raises as score."""
+
+    @abc.abstractmethod
+    def abort(self, sequence: int) -> None:
+        """Stop a sequence and forget its listener at once: it is not called again. Unknown numbers are ignored."""
+
+    @abc.abstractmethod
+    async def fetch_tokenizer(self, model: str, target: Path) -> None:
+        """Download the tokenizer files of a model into an empty directory.
+
+        Raises:
+            NotFound: the worker has none to give.
+            EngineError: the transfer failed or its checksum is wrong.
+        """
+
+    @abc.abstractmethod
+    async def flush_cache(self) -> None:
+        """Make the engine forget cached prefixes. Raises EngineError."""
