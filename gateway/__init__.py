@@ -1,0 +1,1 @@
+"""HTTP/JSON in front of the router: routes, shapes and sinks of the OpenAI-compatible API."""

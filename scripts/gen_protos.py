@@ -41,8 +41,8 @@ def generate(target: Path) -> None:
                 f"-I{google_include()}",
                 f"--python_out={scratch}",
                 f"--grpc_python_out={scratch}",
-                f"--mypy_out={scratch}",
-                f"--mypy_grpc_out={scratch}",
+                f"--mypy_out=quiet:{scratch}",
+                f"--mypy_grpc_out=quiet:{scratch}",
                 *sources,
             ]
         )

@@ -7,6 +7,7 @@ interface. It builds the events itself, one per session and scheduler step, beca
 from __future__ import annotations
 
 import abc
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -15,8 +16,40 @@ if TYPE_CHECKING:
     from smg_proto.engine.v1 import card_pb2, engine_pb2
 
 
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """What the command line says about an engine. Each engine reads what concerns it.
+
+    Attributes:
+        model_paths: directories or files of the models to serve; empty: the engine's own default.
+        model_ids: names that clients ask for, in step with model_paths; empty: names from the paths.
+        max_context: longest prompt plus output, in tokens; None: the model's own.
+        step_seconds: length of one step of a paced engine; 0: as fast as it goes.
+        device: "cpu" or "cuda".
+        dtype: number format of the weights, "bf16" or "fp32".
+        threads: threads of the engine on a CPU; None: its own choice.
+        max_running: most sequences computed at a time; None: the engine's own.
+        echo_endless: the echo engine answers a prompt without directives by text without end.
+    """
+
+    model_paths: tuple[str, ...] = ()
+    model_ids: tuple[str, ...] = ()
+    max_context: int | None = None
+    step_seconds: float = 0.0
+    device: str = "cpu"
+    dtype: str = "bf16"
+    threads: int | None = None
+    max_running: int | None = None
+    echo_endless: bool = False
+
+
 class EventSink(Protocol):
     """One router's session, seen from the engine."""
+
+    @property
+    def unsent_events(self) -> int:
+        """Events that the router has not taken yet. An engine that is faster than its router may slow down."""
+        ...
 
     def emit(self, event: engine_pb2.SessionEvent) -> None:
         """Send an event. On the event loop only; never blocks. The event must not be changed afterwards.

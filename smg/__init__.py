@@ -1,0 +1,1 @@
+"""The router between clients and engines."""

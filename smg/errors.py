@@ -227,8 +227,10 @@ class EngineError(SmgError):
 
     @property
     def status(self) -> int:
+        """HTTP status that the engine's code maps to."""
         return HTTP_STATUS.get(self.engine_code, 500)
 
     @property
     def grpc_status(self) -> int:
+        """The engine's own code."""
         return self.engine_code

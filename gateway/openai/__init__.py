@@ -1,0 +1,1 @@
+"""The OpenAI-compatible API: JSON shapes to protobuf, and sinks back."""

@@ -1,0 +1,1 @@
+"""From a request message to its answer, one readable pipeline a file."""

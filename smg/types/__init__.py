@@ -1,0 +1,1 @@
+"""The few plain values that are not wire messages."""

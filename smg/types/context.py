@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass, field
 
 
@@ -21,20 +22,33 @@ class Caller:
 ANONYMOUS = Caller()
 
 
+def new_id(prefix: str) -> str:
+    """A random id in OpenAI's form: the prefix, a dash and 24 hexadecimal digits."""
+    return f"{prefix}-{secrets.token_hex(12)}"
+
+
 @dataclass(frozen=True, slots=True)
 class RequestContext:
     """What travels with a request beside its message.
 
     Attributes:
         request_id: id for logs and for the x-request-id header.
+        is_client_id: the client chose request_id; answers then carry it in their own ids.
+        id_prefix: prefix of the answer's id, such as "chatcmpl".
         caller: who asks.
         traceparent: W3C trace context as received; empty when there is none.
         routing_key: key for sticky placement; empty when there is none.
-        deadline: loop time (seconds, monotonic) after which the answer is of no use; None for no limit.
     """
 
     request_id: str
+    is_client_id: bool = False
+    id_prefix: str = "req"
     caller: Caller = field(default=ANONYMOUS)
     traceparent: str = ""
     routing_key: str = ""
-    deadline: float | None = None
+
+    def answer_id(self, rid: str = "") -> str:
+        """The id of the answer: the request's own `rid`, else one that nobody else has."""
+        if rid:
+            return rid
+        return new_id(self.request_id if self.is_client_id else self.id_prefix)

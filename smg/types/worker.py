@@ -32,4 +32,4 @@ class WorkerSnapshot:
     running: int = 0
     waiting: int = 0
     saturation: float = 0.0
-    labels: Mapping[str, str] = field(default=_NO_LABELS)
+    labels: Mapping[str, str] = field(default_factory=lambda: _NO_LABELS)

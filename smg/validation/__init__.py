@@ -1,0 +1,1 @@
+"""Rules of requests, on the protobuf."""

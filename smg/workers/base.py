@@ -11,11 +11,15 @@ import abc
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from smg.errors import SmgError
     from smg_proto.engine.v1 import card_pb2, work_pb2
+
+
+def _ignore() -> None:
+    """Nobody wants to know."""
 
 
 class GenerateListener(Protocol):
@@ -62,6 +66,10 @@ class ResultListener(Protocol):
         ...
 
 
+class ProtocolMismatch(Exception):
+    """The address answers, in another protocol than the worker's."""
+
+
 class Worker(abc.ABC):
     """One replica of an engine, connected to by one of the protocols.
 
@@ -75,11 +83,19 @@ class Worker(abc.ABC):
     def __init__(self, worker_id: str, url: str) -> None:
         self.id = worker_id
         self.url = url
+        # The registry's hooks: state is readiness, reason and description; load is load and inflight_requests.
+        self.on_state_change: Callable[[], None] = _ignore
+        self.on_load_change: Callable[[], None] = _ignore
 
     @property
     @abc.abstractmethod
     def is_ready(self) -> bool:
         """Connected, described and healthy."""
+
+    @property
+    @abc.abstractmethod
+    def is_connected(self) -> bool:
+        """Takes submissions, fit for new work or not."""
 
     @property
     @abc.abstractmethod
@@ -103,7 +119,11 @@ class Worker(abc.ABC):
 
     @abc.abstractmethod
     async def run(self) -> None:
-        """Connect, keep connected, reconnect with backoff. Runs until cancelled; then closes everything."""
+        """Connect, keep connected, reconnect with backoff. Runs until cancelled; then closes everything.
+
+        Raises:
+            ProtocolMismatch: the address no longer speaks this protocol; somebody has to probe it again.
+        """
 
     @abc.abstractmethod
     def generate(self, request: work_pb2.Generate, listener: GenerateListener) -> int:

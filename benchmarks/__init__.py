@@ -1,0 +1,1 @@
+"""Benchmarks of the gateway and of the engines; see README.md."""

@@ -1,0 +1,51 @@
+"""Turns the error tree into HTTP answers, in the two shapes that the OpenAI-compatible API has.
+
+Shape and rule faults: {"error": {"message", "type": "invalid_request_error", "code"}}, the code being
+"json_parse_error" or the number 400. Everything else: {"error": {"type": reason phrase, "code", "message",
+"param"}}, with the code repeated in the X-SMG-Error-Code header.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from smg.errors import InvalidRequest, Unauthenticated
+
+if TYPE_CHECKING:
+    from gateway.reply import Header
+    from smg.errors import SmgError
+
+JSON: Header = (b"content-type", b"application/json")
+_VALIDATION_CODES = {"400", "json_parse_error"}
+
+
+def error_answer(error: SmgError) -> tuple[int, list[Header], bytes]:
+    """Status, headers and body of an error."""
+    status = error.status
+    if isinstance(error, Unauthenticated):
+        return status, [], b""
+    headers: list[Header] = [JSON]
+    if error.retry_after_s is not None:
+        headers.append((b"retry-after", str(error.retry_after_s).encode()))
+    if isinstance(error, InvalidRequest) and error.code in _VALIDATION_CODES:
+        code: int | str = 400 if error.code == "400" else error.code
+        body: dict[str, Any] = {"message": error.message, "type": "invalid_request_error", "code": code}
+    else:
+        headers.append((b"x-smg-error-code", error.code.encode()))
+        body = {"type": _reason(status), "code": error.code, "message": error.message, "param": error.param}
+    return status, headers, orjson.dumps({"error": body})
+
+
+def stream_error(error: SmgError) -> bytes:
+    """The data of the event that ends a stream which had already begun."""
+    return orjson.dumps({"error": {"message": error.message, "type": "internal_error"}})
+
+
+def _reason(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "Client Closed Request" if status == 499 else "Error"

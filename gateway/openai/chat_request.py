@@ -1,0 +1,220 @@
+"""Turns a chat body into the protobuf ChatRequest. Nothing is judged here but shapes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import orjson
+
+from gateway.openai.sampling import sampling_options, stream_options
+from smg.errors import InvalidRequest, MalformedRequest
+from smg_proto.chat.v1 import chat_pb2, message_pb2, options_pb2
+
+if TYPE_CHECKING:
+    from gateway.openai.shapes import ChatShape, MessageShape, ResponseFormatShape, ToolShape
+
+_MODES = {
+    "none": options_pb2.ToolChoice.MODE_NONE,
+    "auto": options_pb2.ToolChoice.MODE_AUTO,
+    "required": options_pb2.ToolChoice.MODE_REQUIRED,
+}
+_FORMATS = {
+    "text": options_pb2.ResponseFormat.TYPE_TEXT,
+    "json_object": options_pb2.ResponseFormat.TYPE_JSON_OBJECT,
+    "json_schema": options_pb2.ResponseFormat.TYPE_JSON_SCHEMA,
+}
+_PLAIN = (
+    "n",
+    "logprobs",
+    "top_logprobs",
+    "parallel_tool_calls",
+    "continue_final_message",
+    "separate_reasoning",
+    "stream_reasoning",
+    "return_hidden_states",
+    "return_audio",
+    "rid",
+    "user",
+)
+
+
+def chat_request(shape: ChatShape, data: dict[str, Any]) -> chat_pb2.ChatRequest:
+    """The request as protobuf.
+
+    Args:
+        shape: the checked body.
+        data: the same body as plain JSON; tools are kept as they were sent.
+
+    Raises:
+        MalformedRequest: a tool choice or content part of no known shape.
+        InvalidRequest: a JSON schema that is not an object.
+    """
+    request = chat_pb2.ChatRequest(
+        model=shape.model,
+        messages=[_message(message) for message in shape.messages],
+        sampling=sampling_options(shape),
+        stream=bool(shape.stream),
+    )
+    given = shape.model_fields_set
+    try:
+        for name in _PLAIN:
+            if name in given and (value := getattr(shape, name)) is not None:
+                setattr(request, name, value)
+    except ValueError as error:
+        raise InvalidRequest(f"a number is out of range: {error}") from error
+    if shape.stream_options is not None:
+        request.stream_options.CopyFrom(stream_options(shape.stream_options))
+    if shape.tools:
+        request.tools.extend(map(_tool, shape.tools, data["tools"]))
+    if shape.tool_choice is not None:
+        request.tool_choice.CopyFrom(_tool_choice(shape.tool_choice))
+    if shape.response_format is not None:
+        request.response_format.CopyFrom(_response_format(shape.response_format, data["response_format"]))
+    _thinking(shape, request)
+    if shape.chat_template_kwargs:
+        request.chat_template_kwargs_json = orjson.dumps(shape.chat_template_kwargs).decode()
+    if shape.metadata:
+        request.metadata_json = orjson.dumps(shape.metadata).decode()
+    if shape.modalities:
+        request.modalities.extend(shape.modalities)
+    return request
+
+
+def _message(shape: MessageShape) -> message_pb2.ChatMessage:
+    message = message_pb2.ChatMessage(role=shape.role)
+    if isinstance(shape.content, str):
+        message.text = shape.content
+    elif shape.content is not None:
+        message.parts.SetInParent()
+        message.parts.parts.extend(_part(part) for part in shape.content)
+    if shape.name is not None:
+        message.name = shape.name
+    if shape.tool_call_id is not None:
+        message.tool_call_id = shape.tool_call_id
+    reasoning = shape.reasoning_content if shape.reasoning_content is not None else shape.reasoning
+    if reasoning is not None:
+        message.reasoning_content = reasoning
+    for call in shape.tool_calls or ():
+        message.tool_calls.add(
+            id=call.id, type=call.type, name=call.function.name, arguments=call.function.arguments or ""
+        )
+    if shape.tools is not None:
+        message.tools_json = orjson.dumps(shape.tools).decode()
+    return message
+
+
+def _part(part: dict[str, Any]) -> message_pb2.ContentPart:
+    """A content part; one whose type or payload we do not know is kept as JSON for whoever does."""
+    kind = part.get("type")
+    payload = part.get(kind) if isinstance(kind, str) else None
+    if kind == "text" and isinstance(payload, str):
+        return message_pb2.ContentPart(text=payload)
+    if kind in ("image_url", "video_url", "audio_url") and isinstance(payload, dict):
+        media = cast("dict[str, Any]", payload)
+        url, detail = media.get("url"), media.get("detail")
+        if isinstance(url, str) and (detail is None or isinstance(detail, str)):
+            extra = {key: value for key, value in media.items() if key not in ("url", "detail")}
+            url_message = message_pb2.MediaUrl(url=url, detail=detail)
+            if extra:
+                url_message.extra_json = orjson.dumps(extra).decode()
+            part_message = message_pb2.ContentPart()
+            getattr(part_message, kind).CopyFrom(url_message)
+            return part_message
+    if kind == "input_audio" and isinstance(payload, dict):
+        audio = cast("dict[str, Any]", payload)
+        if isinstance(audio.get("data"), str) and isinstance(audio.get("format"), str):
+            return message_pb2.ContentPart(
+                input_audio=message_pb2.InputAudio(data=audio["data"], format=audio["format"])
+            )
+    return message_pb2.ContentPart(other_json=orjson.dumps(part).decode())
+
+
+def _tool(shape: ToolShape, source: Any) -> message_pb2.Tool:
+    function = shape.function
+    tool = message_pb2.Tool(
+        type=shape.type,
+        name=function.name,
+        description=function.description,
+        strict=function.strict,
+        source_json=orjson.dumps(source).decode(),
+    )
+    if function.parameters is not None:
+        tool.parameters_json = orjson.dumps(function.parameters).decode()
+    return tool
+
+
+def _tool_choice(choice: str | dict[str, Any]) -> options_pb2.ToolChoice:
+    if isinstance(choice, str):
+        if choice not in _MODES:
+            raise MalformedRequest(
+                f"tool_choice is {choice[:40]!r}; allowed are none, auto, required, a function object or allowed_tools",
+                param="tool_choice",
+            )
+        return options_pb2.ToolChoice(mode=_MODES[choice])
+    kind, name = choice.get("type"), _function_name(choice)
+    if kind == "function" and name is not None:
+        return options_pb2.ToolChoice(mode=options_pb2.ToolChoice.MODE_FUNCTION, name=name)
+    if kind == "allowed_tools":
+        # OpenAI nests mode and tools one level deeper than the specification here; both are taken.
+        inner = cast("dict[str, Any]", choice.get("allowed_tools", choice))
+        mode, tools = inner.get("mode", "auto"), inner.get("tools")
+        if mode in ("auto", "required") and isinstance(tools, list):
+            names = [_function_name(tool) for tool in cast("list[Any]", tools)]
+            if all(name is not None for name in names):
+                return options_pb2.ToolChoice(
+                    mode=_MODES[mode],
+                    allowed_names=[name for name in names if name is not None],
+                    is_allowed_tools=True,
+                )
+    raise MalformedRequest(
+        "tool_choice is an object of no known form; allowed are "
+        '{"type": "function", "function": {"name": ...}} and {"type": "allowed_tools", "mode": ..., "tools": [...]}',
+        param="tool_choice",
+    )
+
+
+def _function_name(value: Any) -> str | None:
+    """Name of {"type": "function", "function": {"name"}} or {"type": "function", "name"}; None for others."""
+    if not isinstance(value, dict):
+        return None
+    entry = cast("dict[str, Any]", value)
+    function = entry.get("function", entry)
+    name = cast("dict[str, Any]", function).get("name") if isinstance(function, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _response_format(shape: ResponseFormatShape, source: dict[str, Any]) -> options_pb2.ResponseFormat:
+    answer = options_pb2.ResponseFormat(type=_FORMATS[shape.type])
+    if shape.type != "json_schema":
+        return answer
+    if shape.json_schema is None:
+        raise MalformedRequest(
+            "response_format.json_schema is missing; it is needed with type json_schema",
+            param="response_format.json_schema",
+        )
+    # The source, not the shape: a schema that is absent and one that is null differ.
+    schema = source["json_schema"].get("schema")
+    if not isinstance(schema, dict):
+        raise InvalidRequest(
+            "response_format.json_schema.schema must be a JSON object",
+            param="response_format.json_schema.schema",
+        )
+    answer.name = shape.json_schema.name
+    answer.schema_json = orjson.dumps(schema).decode()
+    if shape.json_schema.strict is not None:
+        answer.strict = shape.json_schema.strict
+    if shape.json_schema.description is not None:
+        answer.description = shape.json_schema.description
+    return answer
+
+
+def _thinking(shape: ChatShape, request: chat_pb2.ChatRequest) -> None:
+    effort = shape.reasoning_effort
+    if effort is not None:
+        request.reasoning_effort = effort if isinstance(effort, str) else f"{effort:g}"
+    if shape.thinking is not None:
+        request.thinking.SetInParent()
+        for name in ("type", "effort", "keep", "clear_thinking"):
+            value = getattr(shape.thinking, name)
+            if value is not None:
+                setattr(request.thinking, name, value)

@@ -1,0 +1,68 @@
+"""Turns a text completion body into the protobuf CompletionRequest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gateway.openai.sampling import sampling_options, stream_options
+from smg.errors import InvalidRequest
+from smg_proto.chat.v1 import completion_pb2
+
+if TYPE_CHECKING:
+    from gateway.openai.shapes import CompletionShape
+
+_PLAIN = (
+    "n",
+    "best_of",
+    "logprobs",
+    "echo",
+    "suffix",
+    "json_schema",
+    "return_hidden_states",
+    "rid",
+    "user",
+)
+
+
+def completion_request(shape: CompletionShape) -> completion_pb2.CompletionRequest:
+    """The request as protobuf.
+
+    Raises:
+        InvalidRequest: a number that does not fit its field.
+    """
+    request = completion_pb2.CompletionRequest(
+        model=shape.model,
+        prompts=_prompts(shape.prompt),
+        sampling=sampling_options(shape),
+        stream=bool(shape.stream),
+    )
+    given = shape.model_fields_set
+    for name in _PLAIN:
+        if name in given and (value := getattr(shape, name)) is not None:
+            try:
+                setattr(request, name, value)
+            except ValueError as error:
+                raise InvalidRequest(f"{name} is {value}; it must fit 64 bits", param=name) from error
+    if shape.stream_options is not None:
+        request.stream_options.CopyFrom(stream_options(shape.stream_options))
+    return request
+
+
+def _prompts(
+    prompt: str | list[str] | list[int] | list[list[int]],
+) -> list[completion_pb2.CompletionPrompt]:
+    if isinstance(prompt, str):
+        return [completion_pb2.CompletionPrompt(text=prompt)]
+    if prompt and isinstance(prompt[0], int):
+        return [_token_prompt(prompt)]
+    return [
+        completion_pb2.CompletionPrompt(text=item) if isinstance(item, str) else _token_prompt(item)
+        for item in prompt
+    ]
+
+
+def _token_prompt(ids: object) -> completion_pb2.CompletionPrompt:
+    try:
+        return completion_pb2.CompletionPrompt(token_ids=completion_pb2.TokenIds(ids=ids))  # pyright: ignore[reportArgumentType] - the shape has checked it
+    except ValueError as error:
+        raise InvalidRequest(f"prompt has an id that is no token id: {error}", param="prompt") from error

@@ -1,0 +1,136 @@
+"""Handlers of the OpenAI paths: parse, choose the sink, run the pipeline."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import orjson
+
+from gateway.openai.chat_request import chat_request
+from gateway.openai.chat_sinks import JsonChatSink, SseChatSink
+from gateway.openai.completion_request import completion_request
+from gateway.openai.completion_sinks import JsonCompletionSink, SseCompletionSink
+from gateway.openai.parse import parse_body
+from gateway.openai.sampling import stream_form
+from gateway.openai.shapes import ChatShape, CompletionShape
+from gateway.openai.sinks import json_headers
+from smg.errors import ModelNotFound, SmgError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from gateway.reply import Header, Reply
+    from gateway.request import HttpRequest
+    from gateway.sse import KeepAlive
+    from smg.pipelines.catalog import ModelCatalog
+    from smg.pipelines.chat import ChatPipeline
+    from smg.pipelines.completion import CompletionPipeline
+    from smg.pipelines.meter import Meters
+    from smg.pipelines.sinks import AnswerSink
+
+
+class OpenAIHandlers:
+    """The handlers and what they need."""
+
+    def __init__(
+        self,
+        chat: ChatPipeline,
+        completion: CompletionPipeline,
+        catalog: ModelCatalog,
+        meters: Meters,
+        keep_alive: KeepAlive,
+    ) -> None:
+        self._chat = chat
+        self._keep_alive = keep_alive
+        self._completion = completion
+        self._catalog = catalog
+        self._meters = meters
+
+    async def chat(self, request: HttpRequest, reply: Reply) -> None:
+        """POST /v1/chat/completions."""
+        shape, data = parse_body(request, ChatShape)
+        message = chat_request(shape, data)
+        headers = _answer_headers(request)
+        meter = self._meters.start("chat")
+        if not message.stream:
+            sink = JsonChatSink(reply, headers, logprobs=message.logprobs)
+            await self._chat.run(message, request.context, sink, meter)
+            return
+        stream = SseChatSink(reply, headers, stream_form(message.stream_options))
+        self._keep_alive.add(reply, stream.begin)
+        with failing_into(stream, reply):
+            await self._chat.run(message, request.context, stream, meter)
+
+    async def completions(self, request: HttpRequest, reply: Reply) -> None:
+        """POST /v1/completions."""
+        shape, _ = parse_body(request, CompletionShape)
+        message = completion_request(shape)
+        headers = _answer_headers(request)
+        meter = self._meters.start("completions")
+        if not message.stream:
+            await self._completion.run(message, request.context, JsonCompletionSink(reply, headers), meter)
+            return
+        stream = SseCompletionSink(reply, headers, stream_form(message.stream_options))
+        self._keep_alive.add(reply, stream.begin)
+        with failing_into(stream, reply):
+            await self._completion.run(message, request.context, stream, meter)
+
+    async def models(self, request: HttpRequest, reply: Reply) -> None:
+        """GET /v1/models."""
+        models = [_model(model_id) for model_id in self._catalog.model_ids()]
+        if not models:
+            body = b"No models available"
+            headers = [
+                (b"content-type", b"text/plain; charset=utf-8"),
+                (b"content-length", b"%d" % len(body)),
+            ]
+            reply.start(503, [*headers, *_id_header(request)])
+            reply.end(body)
+            return
+        _json(request, reply, {"object": "list", "data": models})
+
+    async def model(self, request: HttpRequest, reply: Reply) -> None:
+        """GET /v1/models/{model}."""
+        name = request.parameters["model"]
+        model_id = self._catalog.canonical(name)
+        if model_id not in self._catalog.model_ids():
+            raise ModelNotFound(
+                f"no worker serves the model {name[:200]!r}; GET /v1/models lists the served ones"
+            )
+        _json(request, reply, _model(model_id))
+
+
+@contextmanager
+def failing_into(sink: AnswerSink, reply: Reply) -> Generator[None]:
+    """An error before the first event is an ordinary answer, unless a keep-alive comment has begun the stream."""
+    try:
+        yield
+    except SmgError as error:
+        if not reply.is_started:
+            raise
+        sink.fail(error)
+
+
+def _model(model_id: str) -> dict[str, str | int]:
+    return {"id": model_id, "object": "model", "created": 0, "owned_by": "self_hosted"}
+
+
+def _json(request: HttpRequest, reply: Reply, value: object) -> None:
+    body = orjson.dumps(value)
+    reply.start(200, json_headers(body, _id_header(request)))
+    reply.end(body)
+
+
+def _id_header(request: HttpRequest) -> list[Header]:
+    return [(b"x-request-id", request.context.request_id.encode())]
+
+
+def _answer_headers(request: HttpRequest) -> Callable[[str], list[Header]]:
+    def headers(worker_url: str) -> list[Header]:
+        result = _id_header(request)
+        if worker_url:
+            result.append((b"x-smg-routed-worker-id", worker_url.encode()))
+        return result
+
+    return headers

@@ -1,0 +1,233 @@
+"""What chat and text completions share when they write answers: an event stream, or one JSON object.
+
+A streamed token costs one join of three byte strings: what stands before and after the text in a chunk is the
+same for all tokens of a choice and is made once.
+"""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import orjson
+
+from gateway.errors import error_answer, stream_error
+from gateway.openai.chunks import usage_json
+from gateway.sse import DONE, HEADERS, frame
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gateway.reply import Header, Reply
+    from smg.errors import SmgError
+    from smg.pipelines.sinks import AnswerHead, ChoiceFinish
+    from smg_proto.common.v1 import common_pb2
+
+    MakeHeaders = Callable[[str], list[Header]]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamForm:
+    """What a stream carries beside the text.
+
+    Attributes:
+        usage: send the counts in a last chunk without choices.
+        running_usage: send the counts so far in every chunk.
+    """
+
+    usage: bool = False
+    running_usage: bool = False
+
+
+class SseSink(abc.ABC):
+    """Streams an answer. Headers leave with the first event; finish, usage and [DONE] leave together."""
+
+    object_name: ClassVar[str]
+    after_text: ClassVar[bytes]
+    """What follows the text in a chunk that carries nothing else."""
+
+    def __init__(self, reply: Reply, headers: MakeHeaders, form: StreamForm) -> None:
+        """Args: headers makes the headers beside SSE's own from the worker's address."""
+        self._reply = reply
+        self._headers = headers
+        self._form = form
+        self._pieces: list[bytes] = []
+        self._before_text: dict[int, bytes] = {}
+        self._common = b""
+        self._head: AnswerHead | None = None
+        self._is_closed = False
+        self.accepts_fragments = not form.running_usage
+
+    @abc.abstractmethod
+    def _first(self, index: int) -> bytes:
+        """What precedes the text in a plain chunk of a choice; gathers the chunks that open the choice."""
+
+    @abc.abstractmethod
+    def text(self, index: int, text: str, logprobs: Sequence[common_pb2.TokenLogprob]) -> None:
+        """Gather a chunk with text."""
+
+    @abc.abstractmethod
+    def finish(self, index: int, finish: ChoiceFinish) -> None:
+        """Gather the chunk that ends a choice."""
+
+    def begin(self, worker_url: str = "") -> None:
+        """Start the stream: with the first event, or before it when a comment has to go out."""
+        self._reply.start(200, [*HEADERS, *self._headers(worker_url)])
+
+    def open(self, head: AnswerHead) -> None:
+        """Fix what all chunks share."""
+        self._head = head
+        if not self._reply.is_started:
+            self.begin(head.worker_url)
+        shared = {
+            "id": head.id,
+            "object": self.object_name,
+            "created": head.created,
+            "model": head.model,
+            "system_fingerprint": "default",
+        }
+        # Without the closing brace: choices and usage follow.
+        self._common = orjson.dumps(shared)[:-1]
+
+    def fragment(self, index: int, fragment: bytes) -> None:
+        """Write a piece of JSON-escaped text at once."""
+        before = self._before_text.get(index)
+        if before is None:
+            before = self._opened(index)
+        if self._pieces:
+            self._pieces.append(before + fragment + self.after_text)
+            self.flush()
+        else:
+            self._reply.write(before + fragment + self.after_text)
+
+    def close(self) -> None:
+        """Gather the usage, if asked for, and the end."""
+        if self._form.usage and self._head is not None:
+            usage = orjson.dumps(usage_json(self._head.usage))
+            self._pieces.append(frame(b'%b,"choices":[],"usage":%b}' % (self._common, usage)))
+        self._pieces.append(DONE)
+        self._is_closed = True
+
+    def fail(self, error: SmgError) -> None:
+        """End the stream with the error."""
+        self._pieces += [frame(stream_error(error)), DONE]
+        self._is_closed = True
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what has gathered."""
+        if not self._pieces:
+            return
+        data = b"".join(self._pieces)
+        self._pieces.clear()
+        if self._is_closed:
+            self._reply.end(data)
+        else:
+            self._reply.write(data)
+
+    def _opened(self, index: int) -> bytes:
+        before = self._before_text.get(index)
+        if before is None:
+            before = self._before_text[index] = self._first(index)
+        return before
+
+    def _start_of(self, index: int) -> bytes:
+        return b'data: %b,"choices":[{"index":%d,' % (self._common, index)
+
+    def _gather(self, choice: dict[str, Any]) -> None:
+        data = b'%b,"choices":[%b]' % (self._common, orjson.dumps(choice))
+        if self._form.running_usage and self._head is not None:
+            data += b',"usage":' + orjson.dumps(usage_json(self._head.usage))
+        self._pieces.append(frame(data + b"}"))
+
+
+@dataclass(slots=True)
+class Collected:
+    """What has come of one choice.
+
+    Attributes:
+        texts: pieces of text, in order.
+        logprobs: log-probabilities, in order; empty where none were asked for.
+        finish: why it ended; None while it runs.
+    """
+
+    texts: list[str] = field(default_factory=list)
+    logprobs: list[common_pb2.TokenLogprob] = field(default_factory=list)
+    finish: ChoiceFinish | None = None
+
+
+class JsonSink(abc.ABC):
+    """Collects an answer and writes it as one object."""
+
+    accepts_fragments = False
+
+    def __init__(self, reply: Reply, headers: MakeHeaders) -> None:
+        """Args: headers makes the headers beside JSON's own from the worker's address."""
+        self._reply = reply
+        self._headers = headers
+        self._head: AnswerHead | None = None
+        self._choices: dict[int, Collected] = {}
+
+    @abc.abstractmethod
+    def _body(self, head: AnswerHead, choices: list[tuple[int, Collected]]) -> dict[str, Any]:
+        """The whole answer; choices by index."""
+
+    def open(self, head: AnswerHead) -> None:
+        """Keep the head; nothing is written before the end."""
+        self._head = head
+
+    def fragment(self, index: int, fragment: bytes) -> None:
+        """Never called: only streams take fragments."""
+        raise AssertionError(index, fragment)
+
+    def text(self, index: int, text: str, logprobs: Sequence[common_pb2.TokenLogprob]) -> None:
+        """Collect text."""
+        collected = self._collected(index)
+        collected.texts.append(text)
+        collected.logprobs.extend(logprobs)
+
+    def finish(self, index: int, finish: ChoiceFinish) -> None:
+        """Note why a choice ended."""
+        self._collected(index).finish = finish
+
+    def close(self) -> None:
+        """Write the answer."""
+        head = self._head
+        if head is None:
+            return
+        body = orjson.dumps(self._body(head, sorted(self._choices.items())))
+        self._reply.start(200, json_headers(body, self._headers(head.worker_url)))
+        self._reply.end(body)
+
+    def fail(self, error: SmgError) -> None:
+        """Answer with the error: nothing has been written yet."""
+        status, headers, body = error_answer(error)
+        self._reply.start(status, [*headers, content_length(body), *self._headers("")])
+        self._reply.end(body)
+
+    def flush(self) -> None:
+        """Nothing gathers: the whole answer is written by close."""
+        return
+
+    def _collected(self, index: int) -> Collected:
+        return self._choices.setdefault(index, Collected())
+
+
+def choice_end(finish: ChoiceFinish | None) -> dict[str, Any]:
+    """The members of a whole choice that tell why it ended."""
+    if finish is None:
+        return {"finish_reason": None}
+    if finish.matched_stop is None:
+        return {"finish_reason": finish.reason}
+    return {"finish_reason": finish.reason, "matched_stop": finish.matched_stop}
+
+
+def content_length(body: bytes) -> Header:
+    """The header; with it a server need not chunk the answer."""
+    return (b"content-length", b"%d" % len(body))
+
+
+def json_headers(body: bytes, more: list[Header]) -> list[Header]:
+    """Headers of a JSON answer."""
+    return [(b"content-type", b"application/json"), content_length(body), *more]

@@ -1,0 +1,123 @@
+"""THE table: path to handler. Everything that is served over HTTP stands here, once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import unquote
+
+from smg.errors import MethodNotAllowed, NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from gateway.openai.handlers import OpenAIHandlers
+    from gateway.reply import Reply
+    from gateway.request import HttpRequest
+    from gateway.status import StatusHandlers
+
+    Handler = Callable[[HttpRequest, Reply], Awaitable[None]]
+
+Access = Literal["open", "serving", "admin"]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One path with one method.
+
+    Attributes:
+        method: upper case; GET serves HEAD as well.
+        path: a segment in braces matches one segment, percent-decoded, whatever it is called.
+        handler: answers it.
+        name: short name for metrics.
+        access: who may call: "open" to anybody, "serving" with any configured key, "admin" with the gateway's own.
+        id_prefix: prefix of request ids that the gateway makes.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    name: str
+    access: Access = "serving"
+    id_prefix: str = "req"
+
+
+def build_routes(openai: OpenAIHandlers, status: StatusHandlers) -> list[Route]:
+    """The table."""
+    return [
+        Route("POST", "/v1/chat/completions", openai.chat, "chat", id_prefix="chatcmpl"),
+        Route("POST", "/v1/completions", openai.completions, "completions", id_prefix="cmpl"),
+        Route("GET", "/v1/models", openai.models, "models", "open"),
+        Route("GET", "/v1/models/{model}", openai.model, "model", "open"),
+        Route("GET", "/health", status.health, "health", "open"),
+        Route("GET", "/liveness", status.liveness, "liveness", "open"),
+        Route("GET", "/readiness", status.readiness, "readiness", "open"),
+        Route("GET", "/metrics", status.metrics, "metrics", "open"),
+    ]
+
+
+class RouteTable:
+    """Finds the route of a request."""
+
+    def __init__(self, routes: Sequence[Route]) -> None:
+        self._exact: dict[str, dict[str, Route]] = {}
+        self._patterns: list[tuple[list[str], dict[str, Route]]] = []
+        for route in routes:
+            if "{" in route.path:
+                self._add_pattern(route)
+            else:
+                self._exact.setdefault(route.path, {})[route.method] = route
+
+    def _add_pattern(self, route: Route) -> None:
+        segments = route.path.split("/")
+        for known, methods in self._patterns:
+            if known == segments:
+                methods[route.method] = route
+                return
+        self._patterns.append((segments, {route.method: route}))
+
+    def id_prefix(self, path: str) -> str:
+        """Prefix for the ids of requests to this path, whatever their method."""
+        for route in self._exact.get(path, {}).values():
+            return route.id_prefix
+        return "req"
+
+    def find(self, method: str, raw_path: str) -> tuple[Route, dict[str, str]]:
+        """The route of a request and the variable parts of its path.
+
+        Args:
+            method: upper case.
+            raw_path: as sent: an encoded slash belongs to its segment.
+
+        Raises:
+            NotFound: no such path.
+            MethodNotAllowed: the path has other methods; `param` lists them, comma-separated.
+        """
+        methods = self._exact.get(raw_path)
+        parameters: dict[str, str] = {}
+        if methods is None:
+            methods, parameters = self._match(raw_path.split("/"))
+        if methods is None:
+            raise NotFound(f"no such path: {raw_path[:200]}", code="unknown_url")
+        route = methods.get(method) or (methods.get("GET") if method == "HEAD" else None)
+        if route is None:
+            allowed = [*methods, *(["HEAD"] if "GET" in methods else [])]
+            raise MethodNotAllowed(
+                f"{method[:20]} is not allowed on {raw_path[:200]}; allowed: {', '.join(allowed)}",
+                param=",".join(allowed),
+            )
+        return route, parameters
+
+    def _match(self, segments: list[str]) -> tuple[dict[str, Route] | None, dict[str, str]]:
+        for pattern, methods in self._patterns:
+            if len(pattern) != len(segments):
+                continue
+            parameters: dict[str, str] = {}
+            for wanted, found in zip(pattern, segments, strict=True):
+                if wanted.startswith("{") and found:
+                    parameters[wanted[1:-1]] = unquote(found)
+                elif wanted != found:
+                    break
+            else:
+                return methods, parameters
+        return None, {}

@@ -1,0 +1,72 @@
+"""Whether the gateway lives, is ready, and how it does: the paths that probes and scrapers ask."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import orjson
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from smg.workers.registry import WorkerRegistry
+
+    from gateway.reply import Reply
+    from gateway.request import HttpRequest
+
+
+class StatusHandlers:
+    """The handlers and what they look at."""
+
+    def __init__(
+        self, registry: WorkerRegistry, is_draining: Callable[[], bool], exposition: Callable[[], bytes]
+    ) -> None:
+        """Args: exposition makes the metrics in Prometheus' text format."""
+        self._registry = registry
+        self._is_draining = is_draining
+        self._exposition = exposition
+
+    async def liveness(self, request: HttpRequest, reply: Reply) -> None:
+        """GET /liveness: the process answers."""
+        _text(request, reply, 200, b"OK")
+
+    async def health(self, request: HttpRequest, reply: Reply) -> None:
+        """GET /health: the process answers and serves."""
+        if self._is_draining():
+            _text(request, reply, 503, b"draining")
+        else:
+            _text(request, reply, 200, b"OK")
+
+    async def readiness(self, request: HttpRequest, reply: Reply) -> None:
+        """GET /readiness: at least one worker takes work, and we are not shutting down."""
+        workers = self._registry.workers()
+        ready = sum(worker.is_ready for worker in workers)
+        is_ready = ready > 0 and not self._is_draining()
+        answer: dict[str, str | int]
+        if is_ready:
+            answer = {"status": "ready", "healthy_workers": ready, "total_workers": len(workers)}
+        else:
+            reason = "draining" if self._is_draining() else "insufficient healthy workers"
+            answer = {"status": "not ready", "reason": reason}
+        body = orjson.dumps(answer)
+        _answer(request, reply, 200 if is_ready else 503, b"application/json", body)
+
+    async def metrics(self, request: HttpRequest, reply: Reply) -> None:
+        """GET /metrics: Prometheus' text format."""
+        _answer(request, reply, 200, b"text/plain; version=0.0.4; charset=utf-8", self._exposition())
+
+
+def _text(request: HttpRequest, reply: Reply, status: int, body: bytes) -> None:
+    _answer(request, reply, status, b"text/plain; charset=utf-8", body)
+
+
+def _answer(request: HttpRequest, reply: Reply, status: int, content_type: bytes, body: bytes) -> None:
+    reply.start(
+        status,
+        [
+            (b"content-type", content_type),
+            (b"content-length", b"%d" % len(body)),
+            (b"x-request-id", request.context.request_id.encode()),
+        ],
+    )
+    reply.end(body)

@@ -1,0 +1,156 @@
+"""Writes the parts of docs/ that derive from the code: settings, metrics, module map.
+
+A generated part stands between `<!-- begin NAME -->` and `<!-- end NAME -->`. With --check nothing is written, and
+a part that is out of date is an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry
+
+from smg.settings import RouterSettings, ServeSettings, options_of
+from smg.telemetry.metrics import RequestResult, RouterMetrics
+from smg_proto.engine.v1 import card_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from smg.settings import Option
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("smg", "gateway", "servicers")
+
+
+def main() -> int:
+    """Write or check every part; return the number of parts that are out of date."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail when something would change"
+    )
+    is_check = parser.parse_args().check
+    stale = 0
+    for path, name, make in PARTS:
+        text = path.read_text()
+        wanted = replace_part(text, name, make())
+        if wanted != text:
+            stale += 1
+            if is_check:
+                print(f"{path.relative_to(ROOT)}: part '{name}' is out of date; run `make docs`")
+            else:
+                path.write_text(wanted)
+                print(f"{path.relative_to(ROOT)}: part '{name}' written")
+    return stale if is_check else 0
+
+
+def replace_part(text: str, name: str, content: str) -> str:
+    """Put new content between the markers of a part. Exits when the markers are missing."""
+    pattern = re.compile(rf"(<!-- begin {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
+    if not pattern.search(text):
+        sys.exit(f"no part '{name}' in the document")
+    return pattern.sub(lambda found: f"{found[1]}\n{content}\n{found[2]}", text)
+
+
+def settings_part() -> str:
+    """One table per section."""
+    lines: list[str] = []
+    router = {option.name for option in options_of(RouterSettings)}
+    for section, options in by_section().items():
+        model = ServeSettings.model_fields[section].annotation
+        summary = (model.__mro__[1] if section == "listener" else model).__doc__.splitlines()[0]
+        lines += [f"### {section}", "", summary, "", "| flag | default | meaning |", "| --- | --- | --- |"]
+        for option in options:
+            shown = f"`{option.flag}`" if option.is_switch else f"`{option.flag} {option.metavar}`"
+            default = f"`{option.default}`" if option.default else ""
+            if option.name == "host":
+                default = "`0.0.0.0`; `smg serve`: `127.0.0.1`"
+            only = "" if option.name in router else " (`smg serve` only)"
+            lines.append(f"| {cell(shown)} | {default} | {cell(option.help)}{only} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def by_section() -> dict[str, list[Option]]:
+    """The options of `smg serve`, which has all of them."""
+    sections: dict[str, list[Option]] = {}
+    for option in options_of(ServeSettings):
+        sections.setdefault(option.section, []).append(option)
+    return sections
+
+
+def cell(text: str) -> str:
+    """Text that does not end a table cell."""
+    return text.replace("|", "\\|")
+
+
+@dataclass
+class SampleWorker:
+    """A worker to show the metrics of workers with."""
+
+    url: str = "grpc://host:port"
+    is_ready: bool = True
+    inflight_requests: int = 0
+    load: card_pb2.Load = field(default_factory=card_pb2.Load)
+
+
+def metrics_part() -> str:
+    """Every metric with its labels, as the registry gives it."""
+    metrics = RouterMetrics(CollectorRegistry())
+    metrics.request_finished(metrics.request_started("route", "model"), RequestResult("ok", 1.0, 0.5))
+    metrics.http_response("route", 200)
+    metrics.retried("route")
+    metrics.watch_workers(lambda: [SampleWorker()])
+    lines = ["| metric | type | labels | meaning |", "| --- | --- | --- | --- |"]
+    for family in metrics.collect():
+        names = {label for sample in family.samples for label in sample.labels} - {"le"}
+        labels = ", ".join(f"`{name}`" for name in sorted(names))
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        lines.append(f"| `{name}` | {family.type} | {labels} | {family.documentation} |")
+    return "\n".join([*lines, ""])
+
+
+def modules_part() -> str:
+    """Every module with the first line of its docstring."""
+    lines = ["```text"]
+    for package in PACKAGES:
+        lines += [
+            f"{indent}{name:<{40 - len(indent)}}{summary}".rstrip()
+            for indent, name, summary in tree(ROOT / package)
+        ]
+        lines.append("")
+    return "\n".join([*lines[:-1], "```", ""])
+
+
+def tree(folder: Path, depth: int = 0) -> Iterator[tuple[str, str, str]]:
+    """Indent, name and summary of a package and all in it, folders after files."""
+    yield "  " * depth, f"{folder.name}/", summary_of(folder / "__init__.py")
+    for path in sorted(folder.glob("*.py")):
+        if path.name != "__init__.py":
+            yield "  " * (depth + 1), path.name, summary_of(path)
+    for inner in sorted(path.parent for path in folder.glob("*/__init__.py")):
+        yield from tree(inner, depth + 1)
+
+
+def summary_of(path: Path) -> str:
+    """First sentence of a module's docstring."""
+    text = ast.get_docstring(ast.parse(path.read_text())) or ""
+    paragraph = " ".join(text.split("\n\n")[0].split())
+    return re.split(r"(?<=\.)\s", paragraph)[0]
+
+
+PARTS: tuple[tuple[Path, str, Callable[[], str]], ...] = (
+    (ROOT / "docs" / "operations.md", "settings", settings_part),
+    (ROOT / "docs" / "operations.md", "metrics", metrics_part),
+    (ROOT / "docs" / "architecture.md", "modules", modules_part),
+)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

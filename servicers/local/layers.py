@@ -1,0 +1,86 @@
+"""Puts the weights of one decoder layer together, checked against the config.
+
+Matrices that multiply the same input become one: q, k and v, and the two halves of the gated product. Names are
+those of the `transformers` package.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import torch
+
+from servicers.local.config import ModelConfig, ModelFileError
+from servicers.local.linear import Linear, Precision, make_linear
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Layer:
+    """One decoder layer, ready to multiply."""
+
+    attention_norm: torch.Tensor
+    qkv: Linear
+    """Output features: all heads of q, then of k, then of v."""
+    q_norm: torch.Tensor | None
+    """Norm of each query head; None when the network has none. The same for keys."""
+    k_norm: torch.Tensor | None
+    output: Linear
+    mlp_norm: torch.Tensor
+    gate_up: Linear
+    """Output features: gate, then up."""
+    down: Linear
+
+
+def take(weights: Mapping[str, torch.Tensor], name: str, shape: tuple[int, ...]) -> torch.Tensor:
+    """A weight that must exist in this shape.
+
+    Raises:
+        ModelFileError: it does not.
+    """
+    if name not in weights:
+        raise ModelFileError(f"there is no weight {name}")
+    weight = weights[name]
+    if tuple(weight.shape) != shape:
+        raise ModelFileError(f"weight {name} has shape {tuple(weight.shape)}; the config says {shape}")
+    return weight
+
+
+def build_layer(
+    config: ModelConfig,
+    weights: Mapping[str, torch.Tensor],
+    index: int,
+    *,
+    precision: Precision,
+    device: torch.device,
+) -> Layer:
+    """Read the weights of layer `index` and prepare them for a precision and device."""
+    prefix = f"model.layers.{index}."
+    hidden, inner, dim = config.hidden_size, config.intermediate_size, config.head_dim
+    q_size, kv_size = config.heads * dim, config.kv_heads * dim
+
+    def norm(name: str, size: int) -> torch.Tensor:
+        return take(weights, f"{prefix}{name}.weight", (size,)).to(device, precision.activations)
+
+    def linear(block: str, inputs: int, **outputs: int) -> Linear:
+        names = {f"{prefix}{block}.{name}": size for name, size in outputs.items()}
+        matrix = torch.cat([take(weights, f"{name}.weight", (size, inputs)) for name, size in names.items()])
+        if not any(f"{name}.bias" in weights for name in names):
+            return make_linear(matrix, None, precision, device)
+        bias = torch.cat([take(weights, f"{name}.bias", (size,)) for name, size in names.items()])
+        return make_linear(matrix, bias, precision, device)
+
+    has_head_norms = f"{prefix}self_attn.q_norm.weight" in weights
+    return Layer(
+        attention_norm=norm("input_layernorm", hidden),
+        qkv=linear("self_attn", hidden, q_proj=q_size, k_proj=kv_size, v_proj=kv_size),
+        q_norm=norm("self_attn.q_norm", dim) if has_head_norms else None,
+        k_norm=norm("self_attn.k_norm", dim) if has_head_norms else None,
+        output=linear("self_attn", q_size, o_proj=hidden),
+        mlp_norm=norm("post_attention_layernorm", hidden),
+        gate_up=linear("mlp", hidden, gate_proj=inner, up_proj=inner),
+        down=linear("mlp", inner, down_proj=hidden),
+    )

@@ -1,0 +1,105 @@
+"""Runs the router for a command: logs, ports, event loop, and words for what goes wrong."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import sys
+from typing import TYPE_CHECKING, Any
+
+from smg.cli.flags import complain
+from smg.cli.screen import Readiness
+from smg.telemetry.logs import configure_logging
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from smg.server import RouterAddresses
+    from smg.settings import ListenerSettings, RouterSettings
+    from smg.telemetry.logs import LogWriter
+
+FAILURE = 1
+
+
+def start_logging(settings: RouterSettings) -> LogWriter:
+    """Set up logging as the settings say; leave the result to end it."""
+    telemetry = settings.telemetry
+    return configure_logging(
+        level=telemetry.log_level, as_json=telemetry.log_json, secrets=secrets_of(settings)
+    )
+
+
+def secrets_of(settings: RouterSettings) -> list[str]:
+    """Every text that must not appear in a log line."""
+    callers = settings.callers
+    keys = [each.key for each in callers.tenant_api_key]
+    if callers.api_key:
+        keys.append(callers.api_key)
+    return [key.get_secret_value() for key in keys]
+
+
+def check_ports(command: str, listener: ListenerSettings) -> None:
+    """Leave with a clear message when a port cannot be had, before anything slow is started."""
+    problems: list[str] = []
+    for flag, port in (("--port", listener.port), ("--grpc-port", listener.grpc_port)):
+        fault = port_fault(listener.host, port)
+        if fault:
+            problems.append(f"{flag} {port}: {fault}")
+    if problems:
+        complain(command, problems)
+
+
+def port_fault(host: str, port: int) -> str:
+    """Why nobody can listen there, in words; empty when one can."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+            # Without SO_REUSEPORT on both sides, listening is what fails when another process listens.
+            probe.listen(1)
+        except socket.gaierror:
+            return f"'{host}' is not an address of this machine"
+        except OSError as error:
+            return _bind_fault(error, host, port)
+    return ""
+
+
+def run_until_done(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
+    """Run a coroutine on a fast event loop and return its exit status."""
+    import uvloop
+
+    return uvloop.run(main())
+
+
+def local_url(host: str, port: int, scheme: str = "http") -> str:
+    """Address under which a listener is reached from this machine."""
+    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"{scheme}://[{reachable}]:{port}" if ":" in reachable else f"{scheme}://{reachable}:{port}"
+
+
+def readiness_of(
+    addresses: RouterAddresses, models: tuple[str, ...], *, needs_key: bool = False
+) -> Readiness:
+    """What to tell about a router that listens."""
+    return Readiness(
+        http_url=local_url(addresses.host, addresses.port),
+        grpc_url=local_url(addresses.host, addresses.grpc_port, "grpc"),
+        models=models,
+        needs_key=needs_key,
+    )
+
+
+def say(text: str) -> None:
+    """Print a line for people on standard error."""
+    print(text, file=sys.stderr, flush=True)  # noqa: T201 -- a command line talks
+
+
+def _bind_fault(error: OSError, host: str, port: int) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"already in use on {host}; stop what uses it, or choose another"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"'{host}' is not an address of this machine"
+    if error.errno == errno.EACCES:
+        return f"listening below 1024 needs a privilege (port {port}); choose another"
+    return str(error)

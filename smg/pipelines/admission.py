@@ -1,0 +1,92 @@
+"""Bounds how many requests run at a time; the rest waits in a queue of bounded length and time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from smg.errors import Overloaded, WorkerUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+RETRY_AFTER_S = 2
+
+
+class Admission:
+    """A counter of running requests with a first-come queue behind it.
+
+    Args:
+        max_running: requests that run at a time; 0 for no bound.
+        queue_size: requests that may wait.
+        queue_timeout_s: longest wait.
+    """
+
+    def __init__(self, max_running: int = 0, queue_size: int = 100, queue_timeout_s: float = 60.0) -> None:
+        self._max_running = max_running
+        self._queue_size = queue_size
+        self._queue_timeout_s = queue_timeout_s
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self.running = 0
+
+    @property
+    def waiting(self) -> int:
+        """Requests in the queue."""
+        return len(self._waiting)
+
+    @asynccontextmanager
+    async def permit(self) -> AsyncGenerator[None]:
+        """Hold one place while the body runs; freed on every exit.
+
+        Raises:
+            Overloaded: the queue is full.
+            WorkerUnavailable: waited longer than the queue's time.
+        """
+        if self._max_running and self.running >= self._max_running:
+            await self._wait()
+        else:
+            self.running += 1
+        try:
+            yield
+        finally:
+            self._leave()
+
+    async def _wait(self) -> None:
+        if len(self._waiting) >= self._queue_size:
+            raise Overloaded(
+                f"{self.running} requests run and {len(self._waiting)} wait; no more are taken now",
+                code="admission_queue_full",
+                retry_after_s=RETRY_AFTER_S,
+            )
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(place)
+        try:
+            async with asyncio.timeout(self._queue_timeout_s):
+                await place
+        except TimeoutError:
+            self._give_back(place)
+            raise WorkerUnavailable(
+                f"waited {self._queue_timeout_s:g} s for a place; none became free",
+                code="admission_queue_timeout",
+                retry_after_s=RETRY_AFTER_S,
+            ) from None
+        except asyncio.CancelledError:
+            self._give_back(place)
+            raise
+
+    def _give_back(self, place: asyncio.Future[None]) -> None:
+        # A place that was handed over while its owner was leaving goes to the next in the queue.
+        if place.done() and not place.cancelled():
+            self._leave()
+        elif place in self._waiting:
+            self._waiting.remove(place)
+
+    def _leave(self) -> None:
+        while self._waiting:
+            place = self._waiting.popleft()
+            if not place.done():
+                place.set_result(None)
+                return
+        self.running -= 1

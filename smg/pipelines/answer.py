@@ -1,0 +1,117 @@
+"""One answer with its choices: opens the sink, counts, and knows when everything has ended."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from smg.errors import EngineError
+from smg.pipelines.sinks import AnswerHead, AnswerSink, UsageCounter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from smg.errors import SmgError
+    from smg.pipelines.choice import Choice
+    from smg.workers.base import Worker
+    from smg_proto.engine.v1 import work_pb2
+
+
+class Answer:
+    """The state that the choices of one request share, on one worker at a time.
+
+    Attributes:
+        sink: where the answer goes.
+        usage: token counts so far.
+        is_open: the first event has arrived; from here on an error goes to the sink.
+        opened_at: loop time of the first event; 0 before.
+        error: what the answer ended with after it was opened; None while all is well.
+        done: set when all choices have ended, with the error if they failed.
+    """
+
+    def __init__(self, answer_id: str, created: int, model: str, sink: AnswerSink) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.id = answer_id
+        self.created = created
+        self.model = model
+        self.sink = sink
+        self.usage = UsageCounter()
+        self.is_open = False
+        self.opened_at = 0.0
+        self.error: SmgError | None = None
+        self.done: asyncio.Future[None] = self._loop.create_future()
+        self._worker: Worker | None = None
+        self._choices: Sequence[Choice] = ()
+        self._remaining = 0
+        # Prompt and cached tokens by prompt: the choices of one prompt share it, so the largest cache hit counts.
+        self._prompts: dict[int, tuple[int, int]] = {}
+
+    def start(self, worker: Worker, choices: Sequence[Choice]) -> None:
+        """Take the choices that are about to be submitted to a worker."""
+        self._worker = worker
+        self._choices = choices
+        self._remaining = len(choices)
+        if self.done.done():
+            self.done = self._loop.create_future()
+
+    def open(self) -> None:
+        """The first event of the answer has arrived."""
+        self.is_open = True
+        self.opened_at = self._loop.time()
+        worker_url = self._worker.url if self._worker is not None else ""
+        self.sink.open(AnswerHead(self.id, self.created, self.model, worker_url, self.usage))
+
+    def prompt_started(self, choice: Choice, prompt_tokens: int, cached_tokens: int) -> None:
+        """A choice's prompt is computed, or its engine tells the counts with its end."""
+        known = self._prompts.get(choice.prompt_index)
+        if known is not None and known[0] == prompt_tokens and known[1] >= cached_tokens:
+            return
+        cached = cached_tokens if known is None else max(known[1], cached_tokens)
+        self._prompts[choice.prompt_index] = (prompt_tokens, cached)
+        self.usage.prompt_tokens = sum(counts[0] for counts in self._prompts.values())
+        self.usage.cached_tokens = sum(counts[1] for counts in self._prompts.values())
+
+    def choice_finished(self, choice: Choice, finished: work_pb2.Finished | None) -> None:
+        """A choice has ended: by its engine, or here by a stop string (then `finished` may be None)."""
+        usage = self.usage
+        if finished is None:
+            if self._worker is not None:
+                self._worker.abort(choice.sequence)
+        else:
+            self.prompt_started(choice, finished.prompt_tokens, finished.cached_tokens)
+            usage.reasoning_tokens += finished.reasoning_tokens
+            usage.draft_tokens += finished.draft_tokens
+            usage.accepted_tokens += finished.accepted_tokens
+        self._remaining -= 1
+        if self._remaining == 0 and not self.done.done():
+            self.sink.close()
+            self.done.set_result(None)
+
+    def choice_failed(self, error: SmgError) -> None:
+        """A choice is lost, and the answer with it. Before the first event somebody may try again."""
+        if self.done.done():
+            return
+        self.abort()
+        self.done.set_exception(error)
+        # Retrieved here as well: a request whose client has left awaits `done` no more.
+        self.done.exception()
+
+    def fail(self, error: SmgError) -> None:
+        """Tell the client of an answer that was opened and cannot be completed."""
+        self.error = error
+        self.sink.fail(error)
+
+    def abort(self) -> None:
+        """Stop every choice that still runs."""
+        worker = self._worker
+        if worker is None:
+            return
+        for choice in self._choices:
+            if not choice.is_finished:
+                choice.is_finished = True
+                worker.abort(choice.sequence)
+
+    @staticmethod
+    def can_retry(error: SmgError) -> bool:
+        """True if another worker, or the same one later, may succeed."""
+        return error.can_retry if isinstance(error, EngineError) else error.is_retryable

@@ -1,0 +1,138 @@
+"""Which models can be asked for, and what it takes to make their prompts.
+
+A model's tokenizer and template are loaded when it is first seen, in a thread, once per fingerprint: workers that
+serve the same files share them. A model whose tokenizer cannot be had is tried again with the next request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from smg.errors import InternalError, ModelNotFound, SmgError, WorkerUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from smg.prompt.builder import PromptBuilder
+    from smg.workers.registry import WorkerRegistry
+    from smg_proto.engine.v1 import card_pb2
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """A model that workers serve.
+
+    Attributes:
+        id: its id, not an alias.
+        card: what the workers say of it.
+        builder: makes its prompts and its text.
+    """
+
+    id: str
+    card: card_pb2.ModelCard
+    builder: PromptBuilder
+
+
+class TokenizerSource(Protocol):
+    """Gets tokenizer files."""
+
+    async def directory(self, model_id: str) -> Path:
+        """A directory with the tokenizer files of a model. Raises SmgError."""
+        ...
+
+
+class ModelCatalog:
+    """Finds models by name."""
+
+    def __init__(
+        self,
+        registry: WorkerRegistry,
+        tokenizers: TokenizerSource,
+        aliases: Mapping[str, str],
+        load: Callable[[Path], PromptBuilder],
+    ) -> None:
+        """Args: load makes a prompt builder from a directory; it runs in a thread."""
+        self._registry = registry
+        self._tokenizers = tokenizers
+        self._aliases = aliases
+        self._load = load
+        self._served: dict[str, ServedModel] = {}
+        self._loading: dict[str, asyncio.Task[PromptBuilder]] = {}
+
+    def canonical(self, name: str) -> str:
+        """The id behind a name that may be an alias."""
+        return self._aliases.get(name, name)
+
+    def model_ids(self) -> tuple[str, ...]:
+        """Ids of the models that some worker is ready for, sorted."""
+        return tuple(sorted(each for each in self._registry.models() if self._registry.snapshots(each)))
+
+    async def resolve(self, name: str) -> ServedModel:
+        """The model behind a name.
+
+        Raises:
+            ModelNotFound: no worker serves it.
+            WorkerUnavailable: nothing is known of any worker yet.
+            InternalError: its tokenizer cannot be had or read.
+        """
+        model_id = self._aliases.get(name, name)
+        card = self._registry.card(model_id)
+        if card is None:
+            raise self._unknown(name)
+        served = self._served.get(model_id)
+        if served is None or served.card is not card:
+            builder = await self._builder(model_id, card)
+            served = self._served[model_id] = ServedModel(model_id, card, builder)
+        return served
+
+    async def preload(self) -> None:
+        """Load what the served models need, ahead of their first request. Failures are logged, not raised."""
+        for model_id in tuple(self._registry.models()):
+            try:
+                await self.resolve(model_id)
+            except SmgError as error:
+                logger.warning("model %s cannot be prompted yet: %s", model_id, error.message)
+        self._forget_unserved()
+
+    def _unknown(self, name: str) -> ModelNotFound | WorkerUnavailable:
+        models = self._registry.models()
+        if not models and self._registry.workers():
+            reasons = "; ".join(f"{worker.url}: {worker.reason}" for worker in self._registry.workers()[:5])
+            return WorkerUnavailable(f"no worker has told its models yet ({reasons})")
+        known = ", ".join(sorted(models)[:20]) or "none"
+        return ModelNotFound(f"no worker serves the model {name[:200]!r}; served: {known}")
+
+    def _forget_unserved(self) -> None:
+        for model_id in [each for each in self._served if self._registry.card(each) is None]:
+            del self._served[model_id]
+
+    async def _builder(self, model_id: str, card: card_pb2.ModelCard) -> PromptBuilder:
+        fingerprint = card.tokenizer_sha256 or model_id
+        for served in self._served.values():
+            if card.tokenizer_sha256 and served.card.tokenizer_sha256 == card.tokenizer_sha256:
+                return served.builder
+        task = self._loading.get(fingerprint)
+        if task is None:
+            # One load for all who ask meanwhile; shielded, because one of them leaving must not stop it.
+            task = asyncio.create_task(self._load_builder(model_id))
+            self._loading[fingerprint] = task
+            task.add_done_callback(lambda _: self._loading.pop(fingerprint, None))
+        return await asyncio.shield(task)
+
+    async def _load_builder(self, model_id: str) -> PromptBuilder:
+        directory = await self._tokenizers.directory(model_id)
+        try:
+            return await asyncio.to_thread(self._load, directory)
+        except SmgError:
+            raise
+        except Exception as error:
+            logger.exception("tokenizer of %s cannot be read", model_id)
+            raise InternalError(
+                f"the tokenizer of {model_id} cannot be read: {error}", code="tokenizer_unavailable"
+            ) from error

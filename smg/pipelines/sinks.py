@@ -1,0 +1,95 @@
+"""Where an answer goes: the one interface between the pipelines and whoever writes to the client."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from smg.errors import SmgError
+    from smg_proto.common.v1 import common_pb2
+
+
+@dataclass(slots=True)
+class UsageCounter:
+    """Token counts of a request while it runs; the fields of smg.common.v1.Usage."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+    draft_tokens: int = 0
+    accepted_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerHead:
+    """What is known when the first event of an answer arrives.
+
+    Attributes:
+        id: the answer's id.
+        created: unix time in seconds.
+        model: model as the client named it.
+        worker_url: worker that answers.
+        usage: counts so far; changes while the answer runs.
+    """
+
+    id: str
+    created: int
+    model: str
+    worker_url: str
+    usage: UsageCounter
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceFinish:
+    """Why a choice ended.
+
+    Attributes:
+        reason: OpenAI's finish_reason.
+        matched_stop: token id or text that ended it; None for anything else.
+    """
+
+    reason: str
+    matched_stop: int | str | None = None
+
+
+class AnswerSink(Protocol):
+    """Writes one answer. Called on the event loop; no method blocks or raises.
+
+    Order: open, then for each choice any number of text or fragment and one finish, then close; or fail at any
+    point after open and nothing more. Calls may be gathered until flush; fragment flushes by itself.
+    """
+
+    accepts_fragments: bool
+    """fragment may be called: text goes out as JSON, and a chunk carries nothing but the text."""
+
+    def open(self, head: AnswerHead) -> None:
+        """The first event of the answer is here. What fails before this is raised by the pipeline instead."""
+        ...
+
+    def fragment(self, index: int, fragment: bytes) -> None:
+        """More text of a choice, as the inside of a JSON string in UTF-8. The fast lane of text()."""
+        ...
+
+    def text(self, index: int, text: str, logprobs: Sequence[common_pb2.TokenLogprob]) -> None:
+        """More text of a choice, perhaps none, and the log-probabilities of its tokens if asked for."""
+        ...
+
+    def finish(self, index: int, finish: ChoiceFinish) -> None:
+        """A choice has ended."""
+        ...
+
+    def close(self) -> None:
+        """All choices have ended; the counts in AnswerHead.usage are final."""
+        ...
+
+    def fail(self, error: SmgError) -> None:
+        """The answer cannot be completed."""
+        ...
+
+    def flush(self) -> None:
+        """Write what has gathered, in one piece."""
+        ...

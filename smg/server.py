@@ -1,0 +1,302 @@
+"""Builds the router's object graph by hand, runs it, and stops it in order.
+
+The order of stopping: readiness off, no new requests, running ones end within the grace period, then sessions to
+workers close (which makes engines drop whatever is left).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gateway.app import GatewayApp, Limits
+from gateway.listener import HttpListener, bind
+from gateway.openai.handlers import OpenAIHandlers
+from gateway.routes import Route, RouteTable, build_routes
+from gateway.sse import KeepAlive
+from gateway.status import StatusHandlers
+from smg.pipelines.admission import Admission
+from smg.pipelines.catalog import ModelCatalog
+from smg.pipelines.chat import ChatPipeline
+from smg.pipelines.completion import CompletionPipeline
+from smg.pipelines.engine_call import EngineCall, RetryOptions
+from smg.pipelines.meter import Meters
+from smg.policies.registry import create_policy
+from smg.prompt.builder import PromptBuilder
+from smg.services.server import GrpcParts, GrpcServer
+from smg.telemetry.exporter import MetricsListener, exposition, new_registry
+from smg.telemetry.metrics import RouterMetrics
+from smg.types.callers import CallerDirectory
+from smg.workers.options import WorkerOptions
+from smg.workers.registry import WorkerRegistry
+from smg.workers.tokenizers import TokenizerStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from smg.settings import (
+        AdmissionSettings,
+        CallerSettings,
+        ModelSettings,
+        RetrySettings,
+        RouterSettings,
+        WorkerSettings,
+    )
+
+logger = logging.getLogger(__name__)
+
+REQUESTS_PER_CORE = 1024
+LEAST_REQUESTS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class RouterAddresses:
+    """Where a running router listens.
+
+    Attributes:
+        host: address, as configured.
+        port: HTTP port.
+        grpc_port: gRPC port.
+        metrics_port: port of the metrics listener; None when there is none of its own.
+    """
+
+    host: str
+    port: int
+    grpc_port: int
+    metrics_port: int | None = None
+
+
+class Router:
+    """Everything between the clients' sockets and the workers' sessions."""
+
+    def __init__(self, settings: RouterSettings) -> None:
+        self._settings = settings
+        self.is_draining = False
+        self._prometheus = new_registry()
+        self.registry = WorkerRegistry(worker_options(settings.workers))
+        for url in settings.workers.worker_urls:
+            self.registry.add(url)
+        self._callers = callers(settings.callers)
+        self._tokenizers = TokenizerStore(self.registry, tokenizer_dir(settings.models), cache_dir(settings.models))
+        self._catalog = ModelCatalog(
+            self.registry, self._tokenizers, settings.models.model_alias, load_builder(settings.models)
+        )
+        self._keep_alive = KeepAlive(settings.listener.sse_keepalive_secs)
+        status = StatusHandlers(
+            self.registry, lambda: self.is_draining, lambda: exposition(self._prometheus)
+        )
+        routes = self._build(status)
+        listener = settings.listener
+        limits = Limits(
+            max_body_bytes=listener.max_payload_size,
+            max_held_bytes=listener.slow_reader_bytes,
+            max_stall_s=listener.slow_reader_secs,
+            id_headers=tuple(name.encode() for name in settings.telemetry.request_id_headers),
+        )
+        self.app = GatewayApp(RouteTable(routes), self._callers, self._keep_alive, limits, self._metrics)
+
+    def _build(self, status: StatusHandlers) -> list[Route]:
+        """The pipelines and the route table; the metrics need the table's names, the handlers need the metrics."""
+        settings = self._settings
+        names = [*ROUTE_NAMES, "grpc_chat", "grpc_completions", "grpc_models", "grpc_admin"]
+        self._metrics = RouterMetrics(self._prometheus, routes=names)
+        self._metrics.watch_workers(lambda: [each.worker for each in self.registry.workers() if each.worker])
+        self.registry.on_change(lambda: self._metrics.set_models(self.registry.models()))
+        admission = admission_of(settings.admission)
+        engine_call = EngineCall(
+            self.registry,
+            create_policy(settings.routing.policy),
+            retry_options(settings.retries),
+            settings.listener.request_timeout_secs,
+            lambda: self._metrics.retried("chat"),
+        )
+        self._chat = ChatPipeline(self._catalog, admission, engine_call)
+        self._completion = CompletionPipeline(self._catalog, admission, engine_call)
+        self._meters = Meters(self._metrics)
+        handlers = OpenAIHandlers(self._chat, self._completion, self._catalog, self._meters, self._keep_alive)
+        return build_routes(handlers, status)
+
+    async def run(self, on_ready: Callable[[RouterAddresses], None], stop: asyncio.Event) -> None:
+        """Serve until `stop` is set or the task is cancelled, then drain.
+
+        Raises:
+            PortTaken: an address cannot be listened on.
+        """
+        settings = self._settings
+        host = settings.listener.host
+        with contextlib.ExitStack() as stack:
+            bound = bind(host, settings.listener.port)
+            stack.callback(bound.close)
+            port: int = bound.getsockname()[1]
+            http = HttpListener(self.app, bound, settings.listener.idle_connection_timeout_secs)
+            grpc = GrpcServer(self._grpc_parts())
+            grpc_port = await grpc.start(host, settings.listener.grpc_port)
+            metrics_port = self._start_metrics(stack)
+            self.registry.start()
+            try:
+                async with asyncio.TaskGroup() as group:
+                    background = [
+                        group.create_task(self._keep_alive.run()),
+                        group.create_task(self._preload()),
+                        group.create_task(grpc.follow(self.registry)),
+                    ]
+                    serving = group.create_task(http.run())
+                    await http.wait_started()
+                    # What lives now lives as long as the process: the collector need not look at it again.
+                    gc.collect()
+                    gc.freeze()
+                    on_ready(RouterAddresses(host, port, grpc_port, metrics_port))
+                    try:
+                        await stop.wait()
+                    finally:
+                        await self._drain(http, grpc, serving)
+                        for task in background:
+                            task.cancel()
+            finally:
+                await self.registry.close()
+                await self._tokenizers.close()
+
+    async def _drain(self, http: HttpListener, grpc: GrpcServer, serving: asyncio.Task[None]) -> None:
+        self.is_draining = True
+        grace_s = self._settings.listener.shutdown_grace_period_secs
+        logger.info("draining: running requests get %g s", grace_s)
+        http.stop(grace_s)
+        await asyncio.shield(asyncio.gather(serving, grpc.stop(grace_s)))
+
+    async def _preload(self) -> None:
+        """Load tokenizers as models appear, so that a first request does not wait for them."""
+        changed = asyncio.Event()
+        changed.set()
+        forget = self.registry.on_change(changed.set)
+        try:
+            while True:
+                await changed.wait()
+                changed.clear()
+                await self._catalog.preload()
+        finally:
+            forget()
+
+    def _start_metrics(self, stack: contextlib.ExitStack) -> int | None:
+        telemetry = self._settings.telemetry
+        if telemetry.prometheus_port is None:
+            return None
+        host = telemetry.prometheus_host or self._settings.listener.host
+        return stack.enter_context(MetricsListener(self._prometheus, host, telemetry.prometheus_port)).port
+
+    def _grpc_parts(self) -> GrpcParts:
+        return GrpcParts(
+            chat=self._chat,
+            completion=self._completion,
+            catalog=self._catalog,
+            registry=self.registry,
+            callers=self._callers,
+            meters=self._meters,
+            listener=self._settings.listener,
+        )
+
+
+ROUTE_NAMES = ("chat", "completions", "models", "model", "health", "liveness", "readiness", "metrics")
+
+
+async def serve_router(
+    settings: RouterSettings,
+    *,
+    on_ready: Callable[[RouterAddresses], None],
+    stop: asyncio.Event | None = None,
+) -> None:
+    """Run a router until it is told to stop: by `stop`, SIGTERM, SIGINT, or cancellation. Drains in each case.
+
+    Without `stop` the signals are handled here: the first drains, a second one ends the process at once.
+
+    Raises:
+        PortTaken: an address cannot be listened on.
+    """
+    own_stop = stop is None
+    stop = stop or asyncio.Event()
+    if own_stop:
+        _stop_on_signals(stop)
+    await Router(settings).run(on_ready, stop)
+
+
+def _stop_on_signals(stop: asyncio.Event) -> None:
+    def asked(number: int) -> None:
+        if stop.is_set():
+            # The operator has asked twice: nothing is waited for any more.
+            os._exit(128 + number)
+        stop.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, asked, number)
+
+
+def worker_options(settings: WorkerSettings) -> WorkerOptions:
+    """How workers are connected to and watched."""
+    return WorkerOptions(
+        connect_timeout_s=settings.worker_connect_timeout_secs,
+        health_interval_s=settings.health_check_interval_secs,
+        health_timeout_s=settings.health_check_timeout_secs,
+        health_failures=settings.health_failure_threshold,
+        health_successes=settings.health_success_threshold,
+        wedge_s=settings.worker_wedge_secs,
+    )
+
+
+def retry_options(settings: RetrySettings) -> RetryOptions:
+    """How requests are tried again."""
+    return RetryOptions(
+        max_attempts=1 if settings.disable_retries else settings.retry_max_retries,
+        initial_backoff_s=settings.retry_initial_backoff_ms / 1000,
+        max_backoff_s=settings.retry_max_backoff_ms / 1000,
+        multiplier=settings.retry_backoff_multiplier,
+        jitter=settings.retry_jitter_factor,
+    )
+
+
+def admission_of(settings: AdmissionSettings) -> Admission:
+    """How many requests run and wait."""
+    limit = settings.max_concurrent_requests
+    if limit < 0:
+        limit = max(LEAST_REQUESTS, REQUESTS_PER_CORE * (os.cpu_count() or 1))
+    return Admission(limit, settings.queue_size, settings.queue_timeout_secs)
+
+
+def callers(settings: CallerSettings) -> CallerDirectory:
+    """Who may call."""
+    return CallerDirectory(
+        settings.api_key.get_secret_value() if settings.api_key else "",
+        [(each.tenant, each.key.get_secret_value()) for each in settings.tenant_api_key],
+    )
+
+
+def tokenizer_dir(settings: ModelSettings) -> Path | None:
+    """The operator's own tokenizer directory, if one is named."""
+    path = settings.tokenizer_path or settings.model_path
+    if path is None:
+        return None
+    directory = Path(path)
+    return directory.parent if directory.is_file() else directory
+
+
+def cache_dir(settings: ModelSettings) -> Path | None:
+    """Where tokenizers from workers are kept; None for a temporary directory."""
+    return Path(settings.tokenizer_cache_dir) if settings.tokenizer_cache_dir else None
+
+
+def load_builder(settings: ModelSettings) -> Callable[[Path], PromptBuilder]:
+    """How a prompt builder is made from a tokenizer directory."""
+    template = Path(settings.chat_template).read_text(encoding="utf-8") if settings.chat_template else None
+
+    def load(directory: Path) -> PromptBuilder:
+        return PromptBuilder.load(
+            directory, chat_template=template, cache_bytes=settings.tokenizer_cache_bytes
+        )
+
+    return load

@@ -1,0 +1,235 @@
+"""Every knob, declared once: flag, environment name and YAML key derive from the field.
+
+`--queue-size`, `SMG_QUEUE_SIZE` and `admission: {queue_size: …}` are the field `queue_size` of AdmissionSettings.
+Names are unique over all sections. Where the original gateway has the same thing, the name and the meaning are its.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Any, Literal, Self
+
+from pydantic import Field, SecretStr, model_validator
+
+from smg.settings.fields import (
+    HIGHEST_PORT,
+    HeaderName,
+    Pairs,
+    Section,
+    TenantKey,
+    WorkerUrls,
+    setting,
+)
+
+_MIB = 1024 * 1024
+
+
+def _no_pairs(data: dict[str, Any]) -> MappingProxyType[str, str]:
+    del data
+    return MappingProxyType({})
+
+
+def _port_after(data: dict[str, Any]) -> int:
+    """The port after the HTTP port; a free one where there is no such port."""
+    port = data.get("port", 0)
+    return port + 1 if 0 < port < HIGHEST_PORT else 0
+
+
+class ListenerSettings(Section):
+    """Where clients connect, and what one of them may cost."""
+
+    host: str = setting(
+        "0.0.0.0", "Address to listen on, for HTTP and gRPC.", metavar="ADDRESS", min_length=1
+    )
+    port: int = setting(30000, "HTTP port. 0 takes a free one.", ge=0, le=HIGHEST_PORT)
+    grpc_port: int = setting(
+        _port_after, "gRPC port. 0 takes a free one. Default: the port after --port.", ge=0, le=HIGHEST_PORT
+    )
+    max_payload_size: int = setting(512 * _MIB, "Longest request body, in bytes.", metavar="BYTES", ge=1)
+    sse_keepalive_secs: float = setting(
+        15.0, "Seconds of silence after which an open stream gets a comment line. 0 sends none.", ge=0
+    )
+    slow_reader_bytes: int = setting(
+        _MIB,
+        "Bytes held back for a client that reads its stream too slowly; beyond that its request is aborted.",
+        metavar="BYTES",
+        ge=4096,
+    )
+    slow_reader_secs: float = setting(
+        60.0, "Seconds that a client gets to read the end of its answer; then its connection is closed.", gt=0
+    )
+    request_timeout_secs: float = setting(1800.0, "Longest time a request may take, in seconds.", gt=0)
+    idle_connection_timeout_secs: float = setting(
+        90.0, "Seconds after which a kept-alive connection without a request is closed.", gt=0
+    )
+    shutdown_grace_period_secs: float = setting(
+        180.0, "Seconds that running requests get to finish after SIGTERM.", ge=0
+    )
+
+    @model_validator(mode="after")
+    def _ports_differ(self) -> Self:
+        if self.port and self.port == self.grpc_port:
+            raise ValueError(f"port and grpc_port are both {self.port}; they must differ")
+        return self
+
+
+class ModelSettings(Section):
+    """How prompts are made: tokenizer, template, names."""
+
+    model_path: str | None = setting(
+        None, "Directory with the model's tokenizer. Default: the worker sends its own.", metavar="DIR"
+    )
+    tokenizer_path: str | None = setting(
+        None, "Directory, or tokenizer.json, to use instead of the model's own.", metavar="PATH"
+    )
+    chat_template: str | None = setting(
+        None, "File with the Jinja chat template to use instead of the model's own.", metavar="FILE"
+    )
+    model_alias: Pairs = setting(
+        _no_pairs, "Another name under which a model answers. May be repeated.", metavar="ALIAS=MODEL"
+    )
+    tokenizer_cache_dir: str | None = setting(
+        None, "Directory that keeps tokenizers fetched from workers. Default: a temporary one.", metavar="DIR"
+    )
+    tokenizer_cache_bytes: int = setting(
+        64 * _MIB, "Memory for token ids of prompt segments seen before. 0 keeps none.", metavar="BYTES", ge=0
+    )
+
+
+class WorkerSettings(Section):
+    """Which engines to use, and when one counts as gone."""
+
+    worker_urls: WorkerUrls = setting((), "Addresses of the engines.", metavar="GRPC://HOST:PORT")
+    worker_connect_timeout_secs: float = setting(5.0, "Longest wait for a connection to a worker.", gt=0)
+    worker_wedge_secs: float = setting(
+        30.0, "Seconds without a step, while sequences run, after which a worker counts as wedged.", gt=0
+    )
+    health_check_interval_secs: float = setting(10.0, "Seconds between health checks of a worker.", gt=0)
+    health_check_timeout_secs: float = setting(5.0, "Longest wait for the answer to a health check.", gt=0)
+    health_failure_threshold: int = setting(
+        3, "Failed checks in a row after which a worker takes no new work.", ge=1
+    )
+    health_success_threshold: int = setting(
+        2, "Good checks in a row after which an unhealthy worker is used again.", ge=1
+    )
+
+
+class RoutingSettings(Section):
+    """Which of the workers that serve a model gets a request."""
+
+    policy: Literal["least_load", "power_of_two", "random", "round_robin"] = setting(
+        "least_load", "How a worker is picked."
+    )
+
+
+class AdmissionSettings(Section):
+    """How many requests run at a time, and how many wait."""
+
+    max_concurrent_requests: int = setting(
+        -1, "Requests that run at a time. -1: 1024 per core, at least 4096. 0: no limit.", ge=-1
+    )
+    queue_size: int = setting(100, "Requests that may wait for their turn. 0: none, they get 429.", ge=0)
+    queue_timeout_secs: float = setting(60.0, "Longest wait in the queue, in seconds.", gt=0)
+
+
+class RetrySettings(Section):
+    """What happens when a worker fails before the first token."""
+
+    retry_max_retries: int = setting(5, "Attempts per request, the first included.", ge=1)
+    retry_initial_backoff_ms: int = setting(50, "Wait before the second attempt, in milliseconds.", ge=0)
+    retry_max_backoff_ms: int = setting(30_000, "Longest wait between attempts, in milliseconds.", ge=0)
+    retry_backoff_multiplier: float = setting(1.5, "Factor from one wait to the next.", ge=1)
+    retry_jitter_factor: float = setting(0.2, "Share of a wait that is random.", ge=0, le=1)
+    disable_retries: bool = setting(False, "One attempt per request.")
+
+    @model_validator(mode="after")
+    def _backoff_grows(self) -> Self:
+        if self.retry_initial_backoff_ms > self.retry_max_backoff_ms:
+            raise ValueError(
+                f"retry_initial_backoff_ms ({self.retry_initial_backoff_ms}) is above"
+                f" retry_max_backoff_ms ({self.retry_max_backoff_ms})"
+            )
+        return self
+
+
+class CallerSettings(Section):
+    """Who may call."""
+
+    api_key: SecretStr | None = setting(
+        None, "Key that callers must show. Default: anybody may call.", metavar="KEY"
+    )
+    tenant_api_key: tuple[TenantKey, ...] = setting(
+        (), "Key of one tenant. May be repeated.", metavar="TENANT:KEY"
+    )
+
+
+class TelemetrySettings(Section):
+    """What the router tells about itself."""
+
+    log_level: Literal["debug", "info", "warn", "error"] = setting("info", "Least severity that is logged.")
+    log_json: bool = setting(False, "One JSON object per log line.")
+    access_log: bool = setting(False, "One log line per request.")
+    prometheus_host: str | None = setting(
+        None, "Address of the metrics listener. Default: --host.", metavar="ADDRESS"
+    )
+    prometheus_port: int | None = setting(
+        None,
+        "Port that serves only /metrics. Default: /metrics on the HTTP port alone.",
+        ge=1,
+        le=HIGHEST_PORT,
+    )
+    request_id_headers: tuple[HeaderName, ...] = setting(
+        ("x-request-id", "x-correlation-id", "x-trace-id", "request-id"),
+        "Headers that may carry the request id, first match wins.",
+        metavar="HEADER",
+        min_length=1,
+    )
+
+
+class RouterSettings(Section):
+    """Everything the router is told at its start."""
+
+    listener: ListenerSettings = Field(default_factory=ListenerSettings)
+    models: ModelSettings = Field(default_factory=ModelSettings)
+    workers: WorkerSettings = Field(default_factory=WorkerSettings)
+    routing: RoutingSettings = Field(default_factory=RoutingSettings)
+    admission: AdmissionSettings = Field(default_factory=AdmissionSettings)
+    retries: RetrySettings = Field(default_factory=RetrySettings)
+    callers: CallerSettings = Field(default_factory=CallerSettings)
+    telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
+
+
+class EngineSettings(Section):
+    """The local engine that `smg serve` starts."""
+
+    model: str = setting(
+        "default", "Directory or GGUF file of the model; 'default' is the packaged small one.", metavar="PATH"
+    )
+    model_id: str | None = setting(
+        None, "Name under which the model answers. Default: its own.", metavar="NAME"
+    )
+    device: Literal["cpu", "cuda"] = setting("cpu", "Where the engine computes.")
+    dtype: Literal["bf16", "fp32"] = setting("bf16", "Number format of the weights.")
+    threads: int | None = setting(None, "Threads of the engine on a CPU. Default: one per core.", ge=1)
+    max_context: int | None = setting(
+        None, "Longest prompt plus output, in tokens. Default: the model's own.", metavar="TOKENS", ge=16
+    )
+    worker_startup_timeout_secs: float = setting(
+        1800.0, "Longest time the engine may take to load its model, in seconds.", gt=0
+    )
+
+
+class LocalListenerSettings(ListenerSettings):
+    """Where clients connect to `smg serve`: this machine alone, unless told otherwise."""
+
+    host: str = setting(
+        "127.0.0.1", "Address to listen on, for HTTP and gRPC.", metavar="ADDRESS", min_length=1
+    )
+
+
+class ServeSettings(RouterSettings):
+    """Everything that `smg serve` is told: the router and its local engine."""
+
+    # The checker calls any override of a mutable attribute unsound; a frozen model's cannot be assigned.
+    listener: LocalListenerSettings = Field(default_factory=LocalListenerSettings)  # pyright: ignore[reportIncompatibleVariableOverride]
+    engine: EngineSettings = Field(default_factory=EngineSettings)

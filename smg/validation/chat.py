@@ -1,0 +1,110 @@
+"""Rules of a chat request, on the protobuf, so that HTTP and gRPC callers get the same answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from smg_proto.chat.v1 import options_pb2
+
+from smg.validation.rules import CHAT, CHAT_SAMPLING, raise_faults, range_faults
+from smg.validation.sampling import sampling_faults
+
+if TYPE_CHECKING:
+    from smg_proto.chat.v1 import chat_pb2, message_pb2
+
+Fault = tuple[str, str]
+ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+THINKING_TYPES = ("enabled", "disabled", "adaptive")
+
+
+def validate_chat(request: chat_pb2.ChatRequest) -> None:
+    """Check every rule that needs no model.
+
+    Raises:
+        InvalidRequest: one or more rules are broken; the message names them all.
+    """
+    faults = [*range_faults(request, CHAT), *range_faults(request.sampling, CHAT_SAMPLING)]
+    faults += sampling_faults(request.sampling)
+    if not request.model:
+        faults.append(("model", "model is empty; name a model of GET /v1/models"))
+    if not request.messages:
+        faults.append(("messages", "messages is empty; at least one message is needed"))
+    for index, message in enumerate(request.messages):
+        faults += _message_faults(index, message)
+        if len(faults) > 8:
+            break
+    faults += _stream_faults(request)
+    faults += _tool_faults(request)
+    faults += _format_faults(request)
+    if request.thinking.HasField("type") and request.thinking.type not in THINKING_TYPES:
+        faults.append(
+            (
+                "thinking.type",
+                f"thinking.type is {request.thinking.type!r}; allowed are {', '.join(THINKING_TYPES)}",
+            )
+        )
+    raise_faults(faults)
+
+
+def _message_faults(index: int, message: message_pb2.ChatMessage) -> list[Fault]:
+    role = message.role
+    name = f"messages[{index}]"
+    if role not in ROLES:
+        return [(f"{name}.role", f"{name}.role is {role[:40]!r}; allowed are {', '.join(ROLES)}")]
+    kind = message.WhichOneof("content")
+    is_empty = kind is None or (not message.text if kind == "text" else not message.parts.parts)
+    if role == "user" and is_empty:
+        return [(f"{name}.content", f"{name}.content is empty; a user message needs text or parts")]
+    if kind is None and role in ("tool", "function", "developer"):
+        return [(f"{name}.content", f"{name}.content is missing; a {role} message needs one")]
+    if role == "tool" and not message.HasField("tool_call_id"):
+        return [(f"{name}.tool_call_id", f"{name}.tool_call_id is missing; it names the call answered")]
+    return []
+
+
+def _stream_faults(request: chat_pb2.ChatRequest) -> list[Fault]:
+    faults: list[Fault] = []
+    if request.HasField("stream_options") and not request.stream:
+        faults.append(("stream_options", "stream_options is set; it is allowed only with stream: true"))
+    if request.HasField("top_logprobs") and not request.logprobs:
+        faults.append(("top_logprobs", "top_logprobs is set; it is allowed only with logprobs: true"))
+    return faults
+
+
+def _tool_faults(request: chat_pb2.ChatRequest) -> list[Fault]:
+    names = {tool.name for tool in request.tools}
+    faults: list[Fault] = [
+        (f"tools[{index}].function.name", f"tools[{index}].function.name is empty")
+        for index, tool in enumerate(request.tools)
+        if not tool.name
+    ]
+    if not request.HasField("tool_choice"):
+        return faults
+    choice = request.tool_choice
+    modes = options_pb2.ToolChoice
+    if choice.mode in (modes.MODE_REQUIRED, modes.MODE_FUNCTION) or choice.is_allowed_tools:
+        if not names:
+            faults.append(("tool_choice", "tool_choice asks for a call, and tools is empty"))
+        elif choice.mode == modes.MODE_FUNCTION and choice.name not in names:
+            faults.append(("tool_choice", f"tool_choice names {choice.name!r}; tools has {_listed(names)}"))
+        unknown = [name for name in choice.allowed_names if name not in names]
+        if names and unknown:
+            faults.append(("tool_choice", f"tool_choice allows {unknown[0]!r}; tools has {_listed(names)}"))
+    return faults
+
+
+def _format_faults(request: chat_pb2.ChatRequest) -> list[Fault]:
+    answer = request.response_format
+    types = options_pb2.ResponseFormat
+    constraint = "regex" if request.sampling.HasField("regex") else "ebnf"
+    has_constraint = request.sampling.HasField("regex") or request.sampling.HasField("ebnf")
+    faults: list[Fault] = []
+    if answer.type == types.TYPE_JSON_SCHEMA and not answer.name:
+        faults.append(("response_format.json_schema.name", "response_format.json_schema.name is empty"))
+    if has_constraint and answer.type in (types.TYPE_JSON_SCHEMA, types.TYPE_JSON_OBJECT):
+        faults.append((constraint, f"{constraint} is set together with a JSON response_format; set only one"))
+    return faults
+
+
+def _listed(names: set[str]) -> str:
+    return ", ".join(sorted(names)[:10])

@@ -1,0 +1,45 @@
+"""Turns a worker's URL into where to connect to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from smg.errors import InvalidRequest
+
+SCHEMES = ("grpc", "http")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A parsed worker URL.
+
+    Attributes:
+        scheme: "grpc" or "http".
+        target: host and port, an IPv6 host in brackets.
+    """
+
+    scheme: str
+    target: str
+
+
+def parse_url(url: str) -> Address:
+    """Check a worker URL.
+
+    Raises:
+        InvalidRequest: another scheme, no host, no port, or anything after the port but a slash.
+    """
+    wanted = f"worker url {url!r}: expected grpc://host:port or http://host:port"
+    parts = urlsplit(url)
+    if parts.scheme not in SCHEMES:
+        raise InvalidRequest(f"{wanted}, got scheme {parts.scheme!r}", param="url")
+    try:
+        port = parts.port
+    except ValueError:
+        raise InvalidRequest(f"{wanted}, got a port outside 0-65535", param="url") from None
+    if not parts.hostname or port is None:
+        raise InvalidRequest(f"{wanted}, got no {'port' if parts.hostname else 'host'}", param="url")
+    if parts.path not in ("", "/") or parts.query or parts.fragment or "@" in parts.netloc:
+        raise InvalidRequest(f"{wanted} and nothing else", param="url")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return Address(parts.scheme, f"{host}:{port}")

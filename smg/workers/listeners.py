@@ -1,0 +1,194 @@
+"""Turns a session's events into calls of listeners: the router's hottest loop.
+
+An event carries one token of every running sequence, so what is done per token decides the router's cost: columns
+become lists once, look-ups are bound outside the loop, and no message field is read inside it.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from array import array
+from typing import TYPE_CHECKING
+
+from smg.errors import EngineError, InternalError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from smg.errors import SmgError
+    from smg.workers.base import GenerateListener, ResultListener
+    from smg_proto.engine.v1 import engine_pb2, work_pb2
+
+_log = logging.getLogger(__name__)
+
+
+def ids_from_bytes(ids: bytes) -> array[int]:
+    """Unsigned 32-bit little-endian ids as an array."""
+    numbers = array("I")
+    numbers.frombytes(ids)
+    if sys.byteorder != "little":
+        numbers.byteswap()
+    return numbers
+
+
+class Listeners:
+    """Who listens to which sequence of one worker."""
+
+    def __init__(self, abort: Callable[[int], None]) -> None:
+        """Args: abort: tells the engine to stop a sequence whose listener broke."""
+        self._abort = abort
+        self._generate: dict[int, GenerateListener] = {}
+        self._result: dict[int, ResultListener] = {}
+
+    def __len__(self) -> int:
+        return len(self._generate) + len(self._result)
+
+    def add_generate(self, sequence: int, listener: GenerateListener) -> None:
+        """Listen to a sequence that is about to be submitted."""
+        self._generate[sequence] = listener
+
+    def add_result(self, sequence: int, listener: ResultListener) -> None:
+        """Listen to a request that has one answer."""
+        self._result[sequence] = listener
+
+    def sequences(self) -> Sequence[int]:
+        """The sequences that somebody listens to."""
+        return [*self._generate, *self._result]
+
+    def remove(self, sequence: int) -> bool:
+        """Forget a listener. Returns False for a sequence that has none."""
+        if self._generate.pop(sequence, None) is not None:
+            return True
+        return self._result.pop(sequence, None) is not None
+
+    def dispatch(self, event: engine_pb2.SessionEvent) -> None:
+        """Call the listeners of everything that an event holds. Sequences without a listener are ignored."""
+        if started := event.started:
+            self._dispatch_started(started)
+        if event.count or event.finished or event.logprobs:
+            self._dispatch_steps(event)
+        else:
+            get = self._generate.get
+            # A list of Python ints costs less than the containers' own iteration.
+            for sequence, token in zip(list(event.sequence), list(event.token), strict=True):
+                listener = get(sequence)
+                if listener is not None:
+                    try:
+                        listener.on_step((token,), (), None)
+                    except Exception as error:  # noqa: BLE001 - one listener must not harm the others
+                        self._broke(sequence, error)
+        if event.failed:
+            self._dispatch_failed(event.failed)
+        for results in (event.scored, event.embedded, event.classified):
+            if results:
+                self._dispatch_results(results)
+
+    def fail_all(self, error: SmgError) -> None:
+        """The worker is lost: every listener is told, and forgotten first.
+
+        A listener may abort others while it is told; those are then not called.
+        """
+        for listeners in (self._generate, self._result):
+            while listeners:
+                sequence, listener = listeners.popitem()
+                _tell_failure(sequence, listener, error)
+
+    def _dispatch_started(self, started: Iterable[work_pb2.Started]) -> None:
+        get = self._generate.get
+        for entry in started:
+            listener = get(entry.sequence)
+            if listener is not None:
+                try:
+                    listener.on_started(entry)
+                except Exception as error:  # noqa: BLE001 - one listener must not harm the others
+                    self._broke(entry.sequence, error)
+
+    def _dispatch_steps(self, event: engine_pb2.SessionEvent) -> None:
+        """The columns of an event in which something ends, or somebody asked for log-probabilities."""
+        finished = {entry.sequence: entry for entry in event.finished}
+        logprobs = {entry.sequence: entry.tokens for entry in event.logprobs}
+        get, end = self._generate.get, finished.pop
+        tokens: list[int] = list(event.token)
+        position = 0
+        for sequence, count in _column_entries(event):
+            after = position + count
+            listener = get(sequence)
+            ending = end(sequence, None) if finished else None
+            if listener is not None:
+                self._step(
+                    sequence,
+                    listener,
+                    tokens[position:after],
+                    logprobs.get(sequence, ()) if logprobs else (),
+                    ending,
+                )
+            position = after
+        for sequence, ending in finished.items():
+            listener = get(sequence)
+            if listener is not None:
+                ids = ids_from_bytes(ending.token_ids) if ending.token_ids else ()
+                self._step(sequence, listener, ids, ending.logprobs, ending)
+
+    def _step(
+        self,
+        sequence: int,
+        listener: GenerateListener,
+        ids: Sequence[int],
+        logprobs: Sequence[work_pb2.TokenLogprobs],
+        ending: work_pb2.Finished | None,
+    ) -> None:
+        if ending is not None:
+            del self._generate[sequence]
+        try:
+            listener.on_step(ids, logprobs, ending)
+        except Exception as error:  # noqa: BLE001 - one listener must not harm the others
+            if ending is None:
+                self._broke(sequence, error)
+            else:
+                _complain(sequence, listener, error)
+
+    def _dispatch_failed(self, failed: Iterable[work_pb2.Failed]) -> None:
+        for entry in failed:
+            listener = self._generate.pop(entry.sequence, None) or self._result.pop(entry.sequence, None)
+            if listener is not None:
+                error = EngineError(entry.message, engine_code=entry.code, can_retry=entry.is_retryable)
+                _tell_failure(entry.sequence, listener, error)
+
+    def _dispatch_results(
+        self, results: Iterable[work_pb2.Scored | work_pb2.Embedded | work_pb2.Classified]
+    ) -> None:
+        for result in results:
+            listener = self._result.pop(result.sequence, None)
+            if listener is not None:
+                try:
+                    listener.on_result(result)
+                except Exception as error:  # noqa: BLE001 - one listener must not harm the others
+                    _complain(result.sequence, listener, error)
+
+    def _broke(self, sequence: int, error: Exception) -> None:
+        """The listener of a running sequence raised. One that has aborted itself before is only logged."""
+        listener = self._generate.pop(sequence, None)
+        self._abort(sequence)
+        _complain(sequence, listener, error)
+
+
+def _complain(sequence: int, listener: GenerateListener | ResultListener | None, error: Exception) -> None:
+    """Log that a listener raised, and tell it that it failed, so that nobody waits for it for ever."""
+    _log.error("listener of sequence %d raised; the sequence is over", sequence, exc_info=error)
+    if listener is not None:
+        _tell_failure(sequence, listener, InternalError(f"the answer could not be written: {error}"))
+
+
+def _column_entries(event: engine_pb2.SessionEvent) -> Iterable[tuple[int, int]]:
+    """Sequence and number of new tokens of each entry."""
+    sequences: list[int] = list(event.sequence)
+    counts: list[int] = list(event.count) or [1] * len(sequences)
+    return zip(sequences, counts, strict=True)
+
+
+def _tell_failure(sequence: int, listener: GenerateListener | ResultListener, error: SmgError) -> None:
+    try:
+        listener.on_failed(error)
+    except Exception:  # noqa: BLE001 - one listener must not harm the others
+        _log.exception("listener of sequence %d raised when told of its failure", sequence)

@@ -1,0 +1,49 @@
+"""Every bound that a connection to a worker keeps, in one frozen value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    """How workers are connected to, watched and given up.
+
+    Attributes:
+        connect_timeout_s: longest wait for a connection, for the description, and for the session to open.
+        backoff_min_s: pause before the first reconnect; doubles with each further failure.
+        backoff_max_s: longest pause between reconnects.
+        backoff_jitter: share of a pause that is random, 0 to 1, so that routers do not return all at once.
+        keepalive_s: silence on a connection after which it is pinged.
+        keepalive_timeout_s: longest wait for the answer to a ping; then the connection is lost.
+        max_message_bytes: longest message that is accepted from a worker.
+        write_batch_bytes: commands gathered beyond this go in the next message, so that a message stays short;
+            one command alone may be longer.
+        health_interval_s: pause between health checks, and between polls of the load where it is not pushed.
+        health_timeout_s: longest wait for the answer to a health check.
+        health_failures: failed checks in a row after which a worker takes no new work.
+        health_successes: good checks in a row after which an unhealthy worker is used again.
+        wedge_s: time without a step, while sequences run, after which a worker counts as wedged.
+        tokenizer_archive_bytes: longest tokenizer archive, and longest sum of its unpacked files.
+        tokenizer_archive_files: most files in a tokenizer archive.
+        tokenizer_timeout_s: longest time a tokenizer download may take.
+    """
+
+    connect_timeout_s: float = 5.0
+    backoff_min_s: float = 0.1
+    backoff_max_s: float = 10.0
+    backoff_jitter: float = 0.2
+    keepalive_s: float = 20.0
+    keepalive_timeout_s: float = 10.0
+    max_message_bytes: int = 256 * MIB
+    write_batch_bytes: int = MIB
+    health_interval_s: float = 10.0
+    health_timeout_s: float = 5.0
+    health_failures: int = 3
+    health_successes: int = 2
+    wedge_s: float = 30.0
+    tokenizer_archive_bytes: int = 512 * MIB
+    tokenizer_archive_files: int = 256
+    tokenizer_timeout_s: float = 120.0

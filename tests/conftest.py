@@ -1,0 +1,65 @@
+"""Fixtures that every kind of test may use: a tokenizer directory, and echo workers on real sockets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.tokenizer_dirs import make_tokenizer_dir
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from servicers.serve import RunningServer
+
+
+@pytest.fixture(scope="session")
+def tokenizer_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with tokenizer.json, tokenizer_config.json, config.json and generation_config.json."""
+    return make_tokenizer_dir(tmp_path_factory.mktemp("tokenizer") / "tiny-chat")
+
+
+class EchoWorkers:
+    """Starts echo servers in this process: `url = await echo_worker(step_seconds=0.01)`."""
+
+    def __init__(self, tokenizer_dir: Path) -> None:
+        self._tokenizer_dir = tokenizer_dir
+        self.servers: dict[str, RunningServer] = {}
+
+    async def __call__(self, **options: object) -> str:
+        """Start a server on a free port and return its grpc:// address.
+
+        Args:
+            options: fields of servicers.base.EngineOptions; model_paths is the fixture's tokenizer and model_ids
+                is ("m",) unless given. `port` and `limits` go to the server.
+        """
+        from servicers.base import EngineOptions
+        from servicers.echo import create_engine
+        from servicers.serve import start_server
+
+        server_options = {key: options.pop(key) for key in ("port", "limits") if key in options}
+        options.setdefault("model_paths", (str(self._tokenizer_dir),))
+        options.setdefault("model_ids", ("m",))
+        engine = create_engine(EngineOptions(**options))
+        server = await start_server(engine, host="127.0.0.1", **server_options)
+        self.servers[server.url] = server
+        return server.url
+
+    async def stop(self, url: str, grace_s: float = 0.0) -> None:
+        """Stop one server: sessions end with UNAVAILABLE once their work is done or the grace period is over."""
+        await self.servers.pop(url).stop(grace_s)
+
+    async def stop_all(self) -> None:
+        """Stop what still runs."""
+        for url in list(self.servers):
+            await self.stop(url)
+
+
+@pytest.fixture
+async def echo_worker(tokenizer_dir: Path) -> AsyncIterator[EchoWorkers]:
+    """Factory of echo servers; all are stopped at the end of the test."""
+    workers = EchoWorkers(tokenizer_dir)
+    yield workers
+    await workers.stop_all()

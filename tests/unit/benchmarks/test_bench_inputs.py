@@ -1,0 +1,124 @@
+"""prompts, profile and command line: equal work for every system, and nothing of the machine in what is kept."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import orjson
+import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+from benchmarks.gateway.__main__ import command_text, note_load, parse_arguments
+from benchmarks.gateway.machine import NO_CPU
+from benchmarks.gateway.original import VARIABLE, OriginalMissing, find_original
+from benchmarks.gateway.profiling import short_frame, summarize
+from benchmarks.gateway.prompts import HISTORY_TURNS, PromptKind, PromptWriter, prose_lines
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(scope="module")
+def writer(tmp_path_factory: pytest.TempPathFactory) -> PromptWriter:
+    """A writer on a tokenizer without merges: one token for each byte."""
+    directory = tmp_path_factory.mktemp("tokenizer")
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE(vocab={letter: i for i, letter in enumerate(alphabet)}, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.save(str(directory / "tokenizer.json"))
+    return PromptWriter(directory)
+
+
+def test_only_prose_is_taken():
+    assert prose_lines(
+        {"a": "   This is a fine line.\n>>> print(1, 2, 3, 4)\nToo short\nñ is not of it at all"}
+    ) == ["This is a fine line."]
+
+
+@pytest.mark.parametrize("kind", ["tiny", "small", "long_new", "long_history"])
+def test_a_seed_gives_the_same_bodies_again(writer: PromptWriter, kind: PromptKind):
+    first, again = (writer.bodies(kind, mode="stream", tokens=3, count=2, seed=5) for _ in range(2))
+    assert first == again
+
+
+def test_other_seeds_and_other_numbers_give_texts_never_seen(writer: PromptWriter):
+    bodies = [
+        body
+        for seed in (1, 2)
+        for body in writer.bodies("small", mode="unary", tokens=1, count=20, seed=seed)
+    ]
+    assert len(set(bodies)) == 40
+
+
+def test_a_history_is_shared_and_its_last_turn_is_new(writer: PromptWriter):
+    bodies = writer.bodies("long_history", mode="stream", tokens=1, count=2, seed=3)
+    first, second = (orjson.loads(body)["messages"] for body in bodies)
+    assert first[:-1] == second[:-1]
+    assert first[-1] != second[-1]
+    assert [message["role"] for message in first] == [
+        "system",
+        *["user", "assistant"] * HISTORY_TURNS,
+        "user",
+    ]
+
+
+def test_a_text_is_as_long_as_wanted(writer: PromptWriter):
+    assert 500 <= len(writer.text(500, random.Random(1))) + 1 <= 600
+
+
+def test_the_passage_spells_its_tokens(writer: PromptWriter):
+    ids, text = writer.passage(40)
+    assert (len(ids), writer.decode(ids)) == (40, text)
+
+
+def test_a_shorter_passage_is_the_beginning_of_a_longer_one(writer: PromptWriter):
+    assert writer.passage(300)[0][:40] == writer.passage(40)[0]
+
+
+def test_stacks_are_counted_by_the_function_itself_and_by_all_that_called_it():
+    stacks = "main (a/b/c/d.py:3);run (x.py:1);send (libc.so) 3\nmain (a/b/c/d.py:9);run (x.py:2) 1\n"
+    profile = summarize(stacks, NO_CPU)
+    assert profile.samples == 4
+    assert profile.own == [("send (libc.so)", 0.75), ("run (x.py)", 0.25)]
+    assert dict(profile.whole) == {"main (b/c/d.py)": 1.0, "run (x.py)": 1.0, "send (libc.so)": 0.75}
+
+
+def test_a_recursive_function_counts_once_a_stack():
+    assert summarize("f (x.py:1);f (x.py:1) 2", NO_CPU).whole == [("f (x.py)", 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("frame", "short"),
+    [
+        ("f (/a/b/c/d.py:12)", "f (b/c/d.py)"),
+        ("epoll_wait (libc.so.6)", "epoll_wait (libc.so.6)"),
+        ("<idle>", "<idle>"),
+    ],
+)
+def test_frames_lose_their_long_paths(frame: str, short: str):
+    assert short_frame(frame) == short
+
+
+def test_the_kept_command_holds_no_path():
+    asked = parse_arguments(["--quick", "--original", "/home/someone/smg", "--systems", "ours"])
+    assert command_text(asked) == "python -m benchmarks.gateway --quick --systems ours"
+
+
+def test_a_busy_machine_is_noted():
+    notes: list[str] = []
+    note_load(notes, 0.1, 2)
+    assert notes == []
+    note_load(notes, 1.4, 2)
+    assert "1.40 on 2 cores" in notes[0]
+
+
+def test_a_named_original_must_be_executable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(OriginalMissing, match="nowhere"):
+        find_original(tmp_path / "nowhere", tmp_path)
+    executable = tmp_path / "smg"
+    executable.write_text("#!/bin/sh\n")
+    executable.chmod(0o755)
+    monkeypatch.setenv(VARIABLE, str(executable))
+    assert find_original(None, tmp_path) == executable

@@ -1,0 +1,134 @@
+"""What serve, launch and worker do around the router: words, ports, child command lines."""
+
+import json
+import shlex
+import socket
+
+import pytest
+
+from smg.cli import extras
+from smg.cli.main import main
+from smg.cli.probe import models_when_ready
+from smg.cli.router_run import local_url, port_fault, secrets_of
+from smg.cli.screen import PlainScreen, Readiness, TerminalScreen
+from smg.cli.serve import engine_command
+from smg.cli.worker import engine_named
+from smg.settings import CallerSettings, EngineSettings, RouterSettings
+from tests.unit.smg.cli.fake_gateway import MODEL, fake_gateway
+
+READINESS = Readiness("http://127.0.0.1:1", "grpc://127.0.0.1:2", ("a 'b'",), needs_key=True)
+
+
+def test_the_engine_gets_only_the_flags_that_were_chosen():
+    words = engine_command(EngineSettings(), 7)
+    assert words[1:] == [
+        *("-m", "servicers", "--engine", "local", "--host", "127.0.0.1", "--port", "7"),
+        *("--device", "cpu", "--dtype", "bf16"),
+    ]
+    engine = EngineSettings(model="/m", model_id="name", dtype="fp32", threads=2, max_context=512)
+    given = engine_command(engine, 0)
+    pairs = dict(zip(given[3::2], given[4::2], strict=True))
+    assert pairs["--model-path"] == "/m"
+    assert pairs["--model-id"] == "name"
+    assert (pairs["--threads"], pairs["--max-context"], pairs["--dtype"]) == ("2", "512", "fp32")
+
+
+def test_the_curl_line_survives_a_shell():
+    words = shlex.split(READINESS.curl())
+    assert json.loads(words[-1])["messages"][0]["content"] == "What is the capital of France?"
+    assert "authorization: Bearer YOUR_KEY" in words
+
+
+def test_plain_output_starts_with_a_line_for_scripts(capsys):
+    PlainScreen().ready(READINESS)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "ready http://127.0.0.1:1 grpc://127.0.0.1:2"
+    assert "  gRPC   127.0.0.1:2" in lines
+    assert lines[-1].split() == ["stop", "Ctrl-C"]
+
+
+def test_without_models_nothing_to_try_is_shown(capsys):
+    PlainScreen().ready(Readiness("http://h:1", "grpc://h:2", ()))
+    out = capsys.readouterr().out
+    assert "no worker is ready" in out
+    assert "curl" not in out
+
+
+def test_the_banner_of_a_terminal_shows_values_as_they_are(capsys):
+    screen = TerminalScreen()
+    screen.step("loading [bold]x[/]")
+    screen.step("more")
+    screen.ready(Readiness("http://h:1", "grpc://h:2", ("[red]m",)))
+    screen.close()
+    out = capsys.readouterr().out
+    assert "SMG is ready" in out
+    assert "model  [red]m" in out
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("0.0.0.0", "http://127.0.0.1:5"),
+        ("::", "http://[::1]:5"),
+        ("::1", "http://[::1]:5"),
+        ("a.example", "http://a.example:5"),
+    ],
+)
+def test_the_address_shown_is_reachable_from_this_machine(host, expected):
+    assert local_url(host, 5) == expected
+
+
+def test_a_port_in_use_is_told_before_anything_starts(capsys):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert "already in use on 127.0.0.1" in port_fault("127.0.0.1", port)
+        with pytest.raises(SystemExit) as left:
+            main(["launch", "--host", "127.0.0.1", "--port", str(port)])
+    assert left.value.code == 2
+    assert f"smg launch: --port {port}: already in use on 127.0.0.1" in capsys.readouterr().err
+
+
+def test_a_free_port_is_no_fault():
+    assert port_fault("127.0.0.1", 0) == ""
+
+
+@pytest.mark.parametrize("host", ["203.0.113.7", "no.such.host.invalid"])
+def test_an_address_of_another_machine_is_told(host):
+    assert port_fault(host, 0) == f"'{host}' is not an address of this machine"
+
+
+def test_all_keys_are_secrets():
+    settings = RouterSettings(callers=CallerSettings(api_key="one", tenant_api_key=["t:two"]))
+    assert sorted(secrets_of(settings)) == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("line", "engine"),
+    [("--port 1 --engine local", "local"), ("--engine=echo", "echo"), ("--port 1", ""), ("--engine", "")],
+)
+def test_the_engine_named_on_a_worker_command_line_is_found(line, engine):
+    assert engine_named(line.split()) == engine
+
+
+@pytest.mark.parametrize("words", [["serve"], ["worker", "--engine", "local"]])
+def test_a_missing_extra_is_told_with_the_commands_that_install_it(capsys, monkeypatch, words):
+    monkeypatch.setattr(extras, "_NEEDED", ("a_module_that_nobody_has",))
+    assert main(words) == 1
+    err = capsys.readouterr().err
+    assert "the local engine needs a_module_that_nobody_has" in err
+    assert "pip install torch==2.13.0" in err
+
+
+async def test_models_are_told_once_the_gateway_is_ready():
+    with fake_gateway() as gateway:
+        gateway.unready_answers = 2
+        gateway.key = "k"
+        assert await models_when_ready(gateway.url, "k", 30) == (MODEL,)
+        assert await models_when_ready(gateway.url, "wrong", 30) == ()
+
+
+async def test_a_gateway_that_never_gets_ready_leaves_the_models_untold():
+    with fake_gateway() as gateway:
+        gateway.unready_answers = 1_000_000
+        assert await models_when_ready(gateway.url, None, 0.2) == ()
+    assert await models_when_ready("http://127.0.0.1:1", None, 0.2) == ()
