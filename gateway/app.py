@@ -34,12 +34,14 @@ class Limits:
         max_held_bytes: most bytes held back for a slow client.
         max_stall_s: longest wait for a client to read the end of its answer.
         id_headers: headers that may carry a request id, in lower case; the first usable one wins.
+        access_log: log a line per request.
     """
 
     max_body_bytes: int
     max_held_bytes: int
     max_stall_s: float
     id_headers: tuple[bytes, ...]
+    access_log: bool = False
 
 
 class Observer(Protocol):
@@ -88,6 +90,7 @@ class _Exchange:
         self._scope = scope
         self._receive = receive
         self._task = asyncio.current_task()
+        self._started_at = asyncio.get_running_loop().time()
         self._is_gone = False
         self._route_name = "unknown"
         self._headers = header_map(scope["headers"])
@@ -113,6 +116,18 @@ class _Exchange:
             if self._reply.is_too_slow:
                 self._app.observer.slow_reader_aborted()
             self._app.observer.http_response(self._route_name, status)
+            if self._app.limits.access_log:
+                self._log(status)
+
+    def _log(self, status: int) -> None:
+        fields = {
+            "request_id": self._context.request_id,
+            "method": self._scope["method"],
+            "path": self._raw_path[:200],
+            "status": status,
+            "duration_ms": round((asyncio.get_running_loop().time() - self._started_at) * 1000, 1),
+        }
+        logger.info("request", extra=fields)
 
     async def _answered(self) -> int:
         try:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 Access = Literal["open", "serving", "admin"]
 
+# The names below, for metrics, which are built before the handlers are.
+ROUTE_NAMES = ("chat", "completions", "models", "model", "health", "liveness", "readiness", "metrics")
+
 
 @dataclass(frozen=True, slots=True)
 class Route:

@@ -25,7 +25,7 @@ GOOGLE_API = "google/api"
 
 def main() -> int:
     """Run every check and return how many failed."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="Check the .proto files.")
     parser.add_argument("--against", help="git commit to compare with (default: the one before)")
     options = parser.parse_args()
     base = options.against or base_commit()

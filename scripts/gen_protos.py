@@ -29,11 +29,16 @@ def google_include() -> Path:
     return Path(httpbody_pb2.__file__).resolve().parents[2]
 
 
+def run_protoc(words: list[str]) -> int:
+    """Run the compiler in this process; returns its exit status."""
+    return protoc.main(words)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] -- untyped
+
+
 def generate(target: Path) -> None:
     """Write the generated package to `target`, replacing what is there."""
     sources = sorted(str(path.relative_to(SOURCE)) for path in (SOURCE / "smg").rglob("*.proto"))
     with tempfile.TemporaryDirectory() as scratch:
-        status = protoc.main(
+        status = run_protoc(
             [
                 "protoc",
                 f"-I{SOURCE}",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import inspect
 import re
 import sys
 from dataclasses import dataclass, field
@@ -31,7 +32,7 @@ PACKAGES = ("smg", "gateway", "servicers")
 
 def main() -> int:
     """Write or check every part; return the number of parts that are out of date."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="Write the generated parts of docs/.")
     parser.add_argument(
         "--check", action="store_true", help="write nothing; fail when something would change"
     )
@@ -63,8 +64,9 @@ def settings_part() -> str:
     lines: list[str] = []
     router = {option.name for option in options_of(RouterSettings)}
     for section, options in by_section().items():
-        model = ServeSettings.model_fields[section].annotation
-        summary = (model.__mro__[1] if section == "listener" else model).__doc__.splitlines()[0]
+        # What `smg serve` narrows is told from the router's side.
+        fields = RouterSettings.model_fields.get(section) or ServeSettings.model_fields[section]
+        summary = inspect.getdoc(fields.annotation) or ""
         lines += [f"### {section}", "", summary, "", "| flag | default | meaning |", "| --- | --- | --- |"]
         for option in options:
             shown = f"`{option.flag}`" if option.is_switch else f"`{option.flag} {option.metavar}`"

@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from smg_proto.engine.v1 import card_pb2, engine_pb2
 
 
+class CannotStart(Exception):
+    """An engine cannot be made or started: no such model, something not installed, no memory.
+
+    Raised by `create_engine` and Engine.start; the text says what is wrong and what to do about it.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
     """What the command line says about an engine. Each engine reads what concerns it.
@@ -70,7 +77,11 @@ class Engine(abc.ABC):
 
     @abc.abstractmethod
     async def start(self) -> None:
-        """Load what is needed. The servicer reports NOT_SERVING until this returns."""
+        """Load what is needed. The servicer reports NOT_SERVING until this returns.
+
+        Raises:
+            CannotStart: it cannot.
+        """
 
     @abc.abstractmethod
     async def stop(self) -> None:
@@ -82,10 +93,11 @@ class Engine(abc.ABC):
 
     @abc.abstractmethod
     def submit(self, session: EventSink, request: engine_pb2.SessionRequest) -> None:
-        """Take new work and aborts of a session.
+        """Take new work and aborts of a session: first the work, then the aborts.
 
-        Bad input is a Failed event of its sequence, never an exception. Sequence numbers are unique within a
-        session only.
+        The servicer has checked all that servicers/checks.py checks, and that the sequence numbers are not in use.
+        What else is bad is a Failed event of its sequence, never an exception. Sequence numbers are unique within
+        a session only.
         """
 
     @abc.abstractmethod

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from gateway.app import GatewayApp, Limits
 from gateway.listener import HttpListener, bind
 from gateway.openai.handlers import OpenAIHandlers
-from gateway.routes import Route, RouteTable, build_routes
+from gateway.routes import ROUTE_NAMES, Route, RouteTable, build_routes
 from gateway.sse import KeepAlive
 from gateway.status import StatusHandlers
 from smg.pipelines.admission import Admission
@@ -30,6 +30,7 @@ from smg.pipelines.engine_call import EngineCall, RetryOptions
 from smg.pipelines.meter import Meters
 from smg.policies.registry import create_policy
 from smg.prompt.builder import PromptBuilder
+from smg.services.methods import ROUTES
 from smg.services.server import GrpcParts, GrpcServer
 from smg.telemetry.exporter import MetricsListener, exposition, new_registry
 from smg.telemetry.metrics import RouterMetrics
@@ -84,14 +85,14 @@ class Router:
         for url in settings.workers.worker_urls:
             self.registry.add(url)
         self._callers = callers(settings.callers)
-        self._tokenizers = TokenizerStore(self.registry, tokenizer_dir(settings.models), cache_dir(settings.models))
+        self._tokenizers = TokenizerStore(
+            self.registry, tokenizer_dir(settings.models), cache_dir(settings.models)
+        )
         self._catalog = ModelCatalog(
             self.registry, self._tokenizers, settings.models.model_alias, load_builder(settings.models)
         )
         self._keep_alive = KeepAlive(settings.listener.sse_keepalive_secs)
-        status = StatusHandlers(
-            self.registry, lambda: self.is_draining, lambda: exposition(self._prometheus)
-        )
+        status = StatusHandlers(self.registry, lambda: self.is_draining, lambda: exposition(self._prometheus))
         routes = self._build(status)
         listener = settings.listener
         limits = Limits(
@@ -99,14 +100,14 @@ class Router:
             max_held_bytes=listener.slow_reader_bytes,
             max_stall_s=listener.slow_reader_secs,
             id_headers=tuple(name.encode() for name in settings.telemetry.request_id_headers),
+            access_log=settings.telemetry.access_log,
         )
         self.app = GatewayApp(RouteTable(routes), self._callers, self._keep_alive, limits, self._metrics)
 
     def _build(self, status: StatusHandlers) -> list[Route]:
         """The pipelines and the route table; the metrics need the table's names, the handlers need the metrics."""
         settings = self._settings
-        names = [*ROUTE_NAMES, "grpc_chat", "grpc_completions", "grpc_models", "grpc_admin"]
-        self._metrics = RouterMetrics(self._prometheus, routes=names)
+        self._metrics = RouterMetrics(self._prometheus, routes=(*ROUTE_NAMES, *ROUTES))
         self._metrics.watch_workers(lambda: [each.worker for each in self.registry.workers() if each.worker])
         self.registry.on_change(lambda: self._metrics.set_models(self.registry.models()))
         admission = admission_of(settings.admission)
@@ -199,10 +200,9 @@ class Router:
             callers=self._callers,
             meters=self._meters,
             listener=self._settings.listener,
+            observer=self._metrics,
+            id_keys=self._settings.telemetry.request_id_headers,
         )
-
-
-ROUTE_NAMES = ("chat", "completions", "models", "model", "health", "liveness", "readiness", "metrics")
 
 
 async def serve_router(

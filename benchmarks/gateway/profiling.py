@@ -29,6 +29,15 @@ SAMPLES_PER_S = 250  # each stops the process for a moment
 ATTACH_S = 1.0
 LONGEST_S = 60
 TOP = 20
+# A thread in one of these waits, though the sampler may have caught it before it slept.
+WAITS = (
+    "epoll_wait",
+    "epoll_pwait",
+    "poll",
+    "pthread_cond_wait",
+    "pthread_cond_timedwait",
+    "clock_nanosleep",
+)
 
 
 class ProfilerMissing(Exception):
@@ -40,8 +49,9 @@ class Profile:
     """Where the gateway's time went. Shares are of the samples in which it ran, 0 to 1."""
 
     samples: int
-    own: list[tuple[str, float]]  # function itself
-    whole: list[tuple[str, float]]  # function and all that it called
+    leaves: list[tuple[str, float]]  # the innermost frame, native code and system calls included
+    own: list[tuple[str, float]]  # Python function with the native code that it called
+    whole: list[tuple[str, float]]  # Python function with all that it called
     cpu: Cpu
 
 
@@ -81,6 +91,7 @@ def profile_gateway(rig: Rig, load: Load, output: Path) -> Profile:
 
 def summarize(stacks: str, cpu: Cpu) -> Profile:
     """Count collapsed stacks: one line a stack, frames from the outermost, `;` between, the count last."""
+    leaves: Counter[str] = Counter()
     own: Counter[str] = Counter()
     whole: Counter[str] = Counter()
     for line in stacks.splitlines():
@@ -88,11 +99,15 @@ def summarize(stacks: str, cpu: Cpu) -> Profile:
         if not stack or not count.isdigit():
             continue
         frames = [short_frame(frame) for frame in stack.split(";")]
-        own[frames[-1]] += int(count)
-        for frame in set(frames):
+        if frames[-1].startswith(WAITS):
+            continue
+        leaves[frames[-1]] += int(count)
+        in_python = [frame for frame in frames if frame.endswith(".py)")]
+        own[in_python[-1] if in_python else "threads without Python"] += int(count)
+        for frame in set(in_python):
             whole[frame] += int(count)
-    samples = own.total()
-    return Profile(samples, _top(own, samples), _top(whole, samples), cpu)
+    samples = leaves.total()
+    return Profile(samples, _top(leaves, samples), _top(own, samples), _top(whole, samples), cpu)
 
 
 def short_frame(frame: str) -> str:

@@ -130,7 +130,11 @@ def profile_text(profile: Profile) -> str:
         f"CPU while sampled: {cpu.total_s:.2f} s, of it user {cpu.user_s:.2f} s and kernel {cpu.kernel_s:.2f} s; "
         f"{profile.samples} samples in which it ran.",
     ]
-    for title, counts in (("function itself", profile.own), ("with all it called", profile.whole)):
+    for title, counts in (
+        ("Python function with the native code it called", profile.own),
+        ("Python function with all it called", profile.whole),
+        ("innermost frame (native code, system calls)", profile.leaves),
+    ):
         parts.append(_table([title, "share"], [[f"`{name}`", f"{share:.1%}"] for name, share in counts]))
     return "\n\n".join(parts)
 

@@ -60,4 +60,8 @@ def _shown(value: Any) -> str:
 def _kind(value: object) -> str:
     if value is None:
         return "null"
-    return {bool: "boolean", str: "string", list: "array"}.get(type(value), "number")
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, str):
+        return "string"
+    return "array" if isinstance(value, list) else "number"

@@ -90,6 +90,9 @@ class CachedPlan:
     """Attention of a batch whose keys and values join the cache."""
 
     def __init__(self, segments: Sequence[Segment], cache: KVCache, causal: CausalMask) -> None:
+        for segment in segments:
+            if not 0 <= segment.slot < cache.slots or segment.past + segment.length > cache.slot_tokens:
+                raise ValueError(f"{segment} does not fit {cache.slots} slots of {cache.slot_tokens} tokens")
         decoding = 0
         while decoding < len(segments) and segments[decoding].length == 1:
             decoding += 1
@@ -110,7 +113,9 @@ class CachedPlan:
 
         Args:
             layer: whose cache to use.
-            q: [rows, heads, head_dim]. k, v: [rows, kv_heads, head_dim].
+            q: [rows, heads, head_dim].
+            k: [rows, kv_heads, head_dim], rotated.
+            v: like k.
 
         Returns: [rows, heads x head_dim] in the dtype of q.
         """
@@ -125,7 +130,10 @@ class CachedPlan:
         for tile in self._tiles:
             end = tile.start + tile.rows
             out[tile.start : end] = attend_tile(
-                q[tile.start : end], keys[tile.slot, :, : tile.keys], values[tile.slot, :, : tile.keys], tile.mask
+                q[tile.start : end],
+                keys[tile.slot, :, : tile.keys],
+                values[tile.slot, :, : tile.keys],
+                tile.mask,
             )
         return out.view(q.shape[0], -1).to(dtype)
 
@@ -149,7 +157,9 @@ def _chunk_tiles(chunk: Segment, causal: CausalMask) -> list[_Tile]:
     return tiles
 
 
-def _decode_groups(segments: Sequence[Segment], dtype: torch.dtype, device: torch.device) -> list[_DecodeGroup]:
+def _decode_groups(
+    segments: Sequence[Segment], dtype: torch.dtype, device: torch.device
+) -> list[_DecodeGroup]:
     """Cover the decode rows with windows of neighbouring slots.
 
     A window reads the keys of unused slots and of the longest sequence; it grows while that is cheaper than one
@@ -198,8 +208,8 @@ def _attend_group(
     group: _DecodeGroup, q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, out: torch.Tensor
 ) -> None:
     window = slice(group.first_slot, group.first_slot + group.slots)
+    rows = slice(group.first_row, group.first_row + group.slots)
     if group.rows is None:
-        rows = slice(group.first_row, group.first_row + group.slots)
         queries = q[rows]
     else:
         # Slots of the window that do not decode now get zero queries; nobody reads what comes out.
@@ -217,7 +227,7 @@ def _attend_group(
 def attend_tile(
     q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None
 ) -> torch.Tensor:
-    """q [rows, kv_heads, group, head_dim] over keys and values [kv_heads, keys, head_dim]; shape as q."""
+    """Attend q [rows, kv_heads, group, head_dim] over keys and values [kv_heads, keys, head_dim]; shape as q."""
     rows, kv_heads, group, dim = q.shape
     folded = q.permute(1, 0, 2, 3).reshape(1, kv_heads, rows * group, dim)
     mixed = F.scaled_dot_product_attention(folded, keys[None], values[None], attn_mask=mask)

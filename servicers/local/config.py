@@ -67,7 +67,15 @@ class ModelConfig:
     bos_token_id: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "hidden_size", "intermediate_size", "layers", "heads", "kv_heads", "head_dim"):
+        for name in (
+            "vocab_size",
+            "hidden_size",
+            "intermediate_size",
+            "layers",
+            "heads",
+            "kv_heads",
+            "head_dim",
+        ):
             if getattr(self, name) < 1:
                 raise ModelFileError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if self.heads % self.kv_heads:
@@ -78,6 +86,42 @@ class ModelConfig:
             raise ModelFileError(f"context_tokens is {self.context_tokens}; it must be at least 1")
 
 
+class _Fields:
+    """Numbers out of a file's key/value pairs; a missing or odd one is refused by name."""
+
+    def __init__(self, values: Mapping[str, Any], source: str, prefix: str = "") -> None:
+        self.values = values
+        self._source = source
+        self._prefix = prefix
+
+    def get(self, key: str) -> Any:
+        return self.values.get(self._prefix + key)
+
+    def number(self, key: str, default: float | None = None) -> float:
+        value = self.get(key)
+        if value is None:
+            if default is None:
+                raise ModelFileError(f"{self._source} has no {self._prefix}{key}")
+            return default
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ModelFileError(f"{self._prefix}{key} of {self._source} is {value!r}; a number is needed")
+        return value
+
+    def count(self, key: str, default: int | None = None) -> int:
+        value = self.number(key, default)
+        if value < 1 or value != int(value):
+            raise ModelFileError(f"{self._prefix}{key} of {self._source} is {value}; it must be at least 1")
+        return int(value)
+
+    def require(self, key: str, allowed: float | str) -> None:
+        """Refuse any other value than the one that is computed here; a missing key means that one."""
+        value = self.get(key)
+        if value is not None and value != allowed:
+            raise ModelFileError(
+                f"{self._prefix}{key} of {self._source} is {value!r}; only {allowed!r} is supported"
+            )
+
+
 def config_from_gguf(metadata: Mapping[str, Any], *, vocab_size: int, has_head: bool) -> ModelConfig:
     """Read the `<architecture>.*` keys.
 
@@ -85,129 +129,104 @@ def config_from_gguf(metadata: Mapping[str, Any], *, vocab_size: int, has_head: 
         metadata: all key/value pairs of the file.
         vocab_size: rows of the embedding table (the key `vocab_size` is optional in the format).
         has_head: the file has a separate output head.
+
+    Raises:
+        ModelFileError: another architecture, or a network that is not computed here.
     """
     name = metadata.get("general.architecture")
     if name not in GGUF_ARCHITECTURES:
-        raise ModelFileError(f"unknown GGUF architecture {name!r}; supported: {', '.join(GGUF_ARCHITECTURES)}")
-
-    def need(key: str) -> Any:
-        value = metadata.get(f"{name}.{key}")
-        if value is None:
-            raise ModelFileError(f"the GGUF file has no key {name}.{key}")
-        return value
-
-    heads, hidden = int(need("attention.head_count")), int(need("embedding_length"))
-    if heads < 1:
-        raise ModelFileError(f"{name}.attention.head_count is {heads}; it must be at least 1")
-    head_dim = int(metadata.get(f"{name}.attention.key_length", hidden // heads))
-    _check_same(f"{name}.rope.dimension_count", metadata.get(f"{name}.rope.dimension_count"), head_dim)
-    _check_same(f"{name}.attention.value_length", metadata.get(f"{name}.attention.value_length"), head_dim)
-    eos = metadata.get("tokenizer.ggml.eos_token_id")
-    more_eos = (metadata.get("tokenizer.ggml.eot_token_id"), metadata.get("tokenizer.ggml.eom_token_id"))
-    bos = metadata.get("tokenizer.ggml.bos_token_id")
-    context = int(need("context_length"))
+        raise ModelFileError(
+            f"unknown GGUF architecture {name!r}; supported: {', '.join(GGUF_ARCHITECTURES)}"
+        )
+    fields = _Fields(metadata, "the GGUF file", f"{name}.")
+    heads, hidden = fields.count("attention.head_count"), fields.count("embedding_length")
+    head_dim = fields.count("attention.key_length", hidden // heads)
+    fields.require("rope.dimension_count", head_dim)
+    fields.require("attention.value_length", head_dim)
+    context = fields.count("context_length")
+    tokens = _Fields(metadata, "the GGUF file", "tokenizer.ggml.")
+    stops = [tokens.get(f"{role}_token_id") for role in ("eos", "eot", "eom")]
     return ModelConfig(
         architecture=name,
         vocab_size=vocab_size,
         hidden_size=hidden,
-        intermediate_size=int(need("feed_forward_length")),
-        layers=int(need("block_count")),
+        intermediate_size=fields.count("feed_forward_length"),
+        layers=fields.count("block_count"),
         heads=heads,
-        kv_heads=int(metadata.get(f"{name}.attention.head_count_kv", heads)),
+        kv_heads=fields.count("attention.head_count_kv", heads),
         head_dim=head_dim,
-        context_tokens=min(context, int(metadata.get(f"{name}.attention.sliding_window") or context)),
-        norm_eps=float(need("attention.layer_norm_rms_epsilon")),
-        rope=_gguf_rope(metadata, name),
+        context_tokens=min(context, fields.count("attention.sliding_window", context)),
+        norm_eps=fields.number("attention.layer_norm_rms_epsilon"),
+        rope=_gguf_rope(fields),
         tied_head=not has_head,
-        eos_token_ids=tuple(dict.fromkeys(int(i) for i in (eos, *more_eos) if i is not None)),
-        bos_token_id=None if bos is None else int(bos),
+        eos_token_ids=tuple(dict.fromkeys(int(number) for number in stops if number is not None)),
+        bos_token_id=tokens.get("bos_token_id"),
     )
 
 
-def _check_same(key: str, value: Any, expected: int) -> None:
-    if value is not None and int(value) != expected:
-        raise ModelFileError(f"{key} is {value}; only {expected} (the whole head) is supported")
-
-
-def _gguf_rope(metadata: Mapping[str, Any], name: str) -> RopeConfig:
-    kind = metadata.get(f"{name}.rope.scaling.type", "none")
-    factor = 1.0
-    if kind == "linear":
-        factor = float(metadata.get(f"{name}.rope.scaling.factor", 1.0))
-    elif kind != "none":
-        raise ModelFileError(f"unknown rotary scaling {kind!r} in {name}.rope.scaling.type; supported: none, linear")
-    return RopeConfig(theta=float(metadata.get(f"{name}.rope.freq_base", 10_000.0)), linear_factor=factor)
+def _gguf_rope(fields: _Fields) -> RopeConfig:
+    kind = fields.get("rope.scaling.type") or "none"
+    if kind not in ("none", "linear"):
+        raise ModelFileError(f"unknown rotary scaling {kind!r} in the GGUF file; supported: none, linear")
+    factor = fields.number("rope.scaling.factor", 1.0) if kind == "linear" else 1.0
+    return RopeConfig(theta=fields.number("rope.freq_base", 10_000.0), linear_factor=factor)
 
 
 def config_from_hf(config: Mapping[str, Any]) -> ModelConfig:
     """Read a parsed config.json.
 
     A model with a sliding attention window is served up to the window, where both kinds of attention are equal.
+
+    Raises:
+        ModelFileError: another architecture, or a network that is not computed here.
     """
     name = (config.get("architectures") or [None])[0]
     if name not in HF_ARCHITECTURES:
         raise ModelFileError(f"unknown architecture {name!r}; supported: {', '.join(HF_ARCHITECTURES)}")
-
-    def need(key: str) -> Any:
-        value = config.get(key)
-        if value is None:
-            raise ModelFileError(f"config.json has no {key!r}")
-        return value
-
-    for key, allowed in (("hidden_act", "silu"), ("partial_rotary_factor", 1.0)):
-        if config.get(key, allowed) != allowed:
-            raise ModelFileError(f"{key} is {config[key]!r}; only {allowed!r} is supported")
-    heads, hidden = int(need("num_attention_heads")), int(need("hidden_size"))
-    if heads < 1:
-        raise ModelFileError(f"num_attention_heads is {heads}; it must be at least 1")
-    eos, bos = config.get("eos_token_id"), config.get("bos_token_id")
+    fields = _Fields(config, "config.json")
+    fields.require("hidden_act", "silu")
+    fields.require("partial_rotary_factor", 1.0)
+    heads, hidden = fields.count("num_attention_heads"), fields.count("hidden_size")
+    context = fields.count("max_position_embeddings")
+    # Qwen2 writes a window beside a flag that says whether it is used; Mistral has the window alone.
+    if config.get("use_sliding_window", True):
+        context = min(context, fields.count("sliding_window", context))
+    eos = config.get("eos_token_id")
     return ModelConfig(
         architecture=name,
-        vocab_size=int(need("vocab_size")),
+        vocab_size=fields.count("vocab_size"),
         hidden_size=hidden,
-        intermediate_size=int(need("intermediate_size")),
-        layers=int(need("num_hidden_layers")),
+        intermediate_size=fields.count("intermediate_size"),
+        layers=fields.count("num_hidden_layers"),
         heads=heads,
-        kv_heads=int(config.get("num_key_value_heads") or heads),
-        head_dim=int(config.get("head_dim") or hidden // heads),
-        context_tokens=_hf_context(config, int(need("max_position_embeddings"))),
-        norm_eps=float(config.get("rms_norm_eps", 1e-6)),
+        kv_heads=fields.count("num_key_value_heads", heads),
+        head_dim=fields.count("head_dim", hidden // heads),
+        context_tokens=context,
+        norm_eps=fields.number("rms_norm_eps", 1e-6),
         rope=_hf_rope(config),
         tied_head=bool(config.get("tie_word_embeddings", False)),
-        eos_token_ids=() if eos is None else tuple(eos) if isinstance(eos, list) else (int(eos),),
-        bos_token_id=None if bos is None else int(bos),
+        eos_token_ids=() if eos is None else tuple(eos) if isinstance(eos, list) else (eos,),
+        bos_token_id=config.get("bos_token_id"),
     )
-
-
-def _hf_context(config: Mapping[str, Any], positions: int) -> int:
-    # Qwen2 writes a window beside a flag that says whether it is used; Mistral has the window alone.
-    window = config.get("sliding_window")
-    if not window or not config.get("use_sliding_window", True):
-        return positions
-    return min(positions, int(window))
 
 
 def _hf_rope(config: Mapping[str, Any]) -> RopeConfig:
     # Two spellings: rope_theta beside rope_scaling, and since transformers 5 both in rope_parameters.
-    scaling = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    theta = float(scaling.get("rope_theta") or config.get("rope_theta") or 10_000.0)
-    if float(scaling.get("partial_rotary_factor") or 1.0) != 1.0:
-        raise ModelFileError("partial_rotary_factor is not 1.0; only whole heads are rotated here")
-    kind = scaling.get("rope_type") or scaling.get("type") or "default"
+    fields = _Fields(config.get("rope_parameters") or config.get("rope_scaling") or {}, "the rotary scaling")
+    theta = fields.number("rope_theta", _Fields(config, "config.json").number("rope_theta", 10_000.0))
+    fields.require("partial_rotary_factor", 1.0)
+    kind = fields.get("rope_type") or fields.get("type") or "default"
     if kind == "default":
         return RopeConfig(theta=theta)
     if kind == "linear":
-        return RopeConfig(theta=theta, linear_factor=float(scaling["factor"]))
+        return RopeConfig(theta=theta, linear_factor=fields.number("factor"))
     if kind == "llama3":
-        try:
-            stretch = Llama3Scaling(
-                factor=float(scaling["factor"]),
-                low_freq_factor=float(scaling["low_freq_factor"]),
-                high_freq_factor=float(scaling["high_freq_factor"]),
-                original_context_tokens=int(scaling["original_max_position_embeddings"]),
-            )
-        except KeyError as error:
-            raise ModelFileError(f"llama3 rotary scaling without {error}") from error
+        stretch = Llama3Scaling(
+            factor=fields.number("factor"),
+            low_freq_factor=fields.number("low_freq_factor"),
+            high_freq_factor=fields.number("high_freq_factor"),
+            original_context_tokens=fields.count("original_max_position_embeddings"),
+        )
         return RopeConfig(theta=theta, llama3=stretch)
     raise ModelFileError(f"unknown rotary scaling {kind!r}; supported: default, linear, llama3")
 

@@ -26,7 +26,19 @@ VERSIONS = (2, 3)
 MAX_DIMENSIONS = 4
 
 _UINT32, _STRING, _ARRAY, _UINT64 = 4, 8, 9, 10
-_SCALARS = {0: "<u1", 1: "<i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4", 7: "?", 10: "<u8", 11: "<i8", 12: "<f8"}
+_SCALARS = {
+    0: "<u1",
+    1: "<i1",
+    2: "<u2",
+    3: "<i2",
+    4: "<u4",
+    5: "<i4",
+    6: "<f4",
+    7: "?",
+    10: "<u8",
+    11: "<i8",
+    12: "<f8",
+}
 _LENGTH = struct.Struct("<Q")
 
 
@@ -69,9 +81,9 @@ class GgufFile:
             key = cursor.string()
             self.metadata[key] = cursor.value(cursor.scalar(_UINT32))
         headers = [_read_header(cursor) for _ in range(tensors)]
-        alignment = int(self.metadata.get("general.alignment", 32))
-        if alignment < 1:
-            raise ModelFileError(f"{path}: general.alignment is {alignment}; it must be at least 1")
+        alignment = self.metadata.get("general.alignment", 32)
+        if not isinstance(alignment, int) or alignment < 1:
+            raise ModelFileError(f"{path}: general.alignment is {alignment!r}; it must be at least 1")
         base = math.ceil(cursor.position / alignment) * alignment
         self.tensors = {name: self._locate(name, shape, kind, base + at) for name, shape, kind, at in headers}
 
@@ -83,11 +95,15 @@ class GgufFile:
             raise ModelFileError(f"{self.path}: tensor {name} has type {named}; supported: {known}")
         row = shape[-1] if shape else 1
         if row % block.elements:
-            raise ModelFileError(f"{self.path}: rows of tensor {name} have {row} elements, not a multiple of {block.elements}")
+            raise ModelFileError(
+                f"{self.path}: rows of tensor {name} have {row} elements, not a multiple of {block.elements}"
+            )
         size = math.prod(shape) // block.elements * block.size_bytes
         if offset + size > len(self._map):
             missing = offset + size - len(self._map)
-            raise ModelFileError(f"{self.path} is truncated: tensor {name} ends {missing} bytes behind the file's end")
+            raise ModelFileError(
+                f"{self.path} is truncated: tensor {name} ends {missing} bytes behind the file's end"
+            )
         return GgufTensor(name, shape, kind, offset, size)
 
     def raw(self, name: str) -> np.ndarray:
@@ -106,7 +122,9 @@ def _read_header(cursor: _Cursor) -> tuple[str, tuple[int, ...], int, int]:
     name = cursor.string()
     dimensions = cursor.scalar(_UINT32)
     if dimensions > MAX_DIMENSIONS:
-        raise ModelFileError(f"{cursor.path}: tensor {name!r} has {dimensions} dimensions; at most {MAX_DIMENSIONS}")
+        raise ModelFileError(
+            f"{cursor.path}: tensor {name!r} has {dimensions} dimensions; at most {MAX_DIMENSIONS}"
+        )
     sizes = tuple(cursor.scalar(_UINT64) for _ in range(dimensions))
     return name, sizes[::-1], cursor.scalar(_UINT32), cursor.scalar(_UINT64)
 
@@ -122,7 +140,9 @@ class _Cursor:
     def take(self, size: int) -> bytes:
         end = self.position + size
         if end > len(self._data):
-            raise ModelFileError(f"{self.path} is truncated: it ends inside its header at byte {len(self._data)}")
+            raise ModelFileError(
+                f"{self.path} is truncated: it ends inside its header at byte {len(self._data)}"
+            )
         piece = self._data[self.position : end]
         self.position = end
         return piece
@@ -149,7 +169,9 @@ class _Cursor:
         if kind == _STRING:
             return self._strings(count)
         if kind not in _SCALARS:
-            raise ModelFileError(f"{self.path}: metadata array of unsupported type {kind} at byte {self.position}")
+            raise ModelFileError(
+                f"{self.path}: metadata array of unsupported type {kind} at byte {self.position}"
+            )
         layout = np.dtype(_SCALARS[kind])
         return np.frombuffer(self.take(count * layout.itemsize), layout)
 

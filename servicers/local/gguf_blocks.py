@@ -72,6 +72,19 @@ def _q4_1(blocks: np.ndarray) -> np.ndarray:
     return weights
 
 
+def split_4bit(kind: int, blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """Take Q4_0 or Q4_1 blocks apart so that weight = value * scale + minimum; None for any other kind.
+
+    Returns: values [blocks, 32] int32 from 0 to 15, scales [blocks, 1] and minima [blocks, 1] float32.
+    """
+    if kind == Q4_0:
+        scales = _halves(blocks, 0)
+        return nibbles(blocks[:, 2:]).astype(np.int32), scales, -8 * scales
+    if kind == Q4_1:
+        return nibbles(blocks[:, 4:]).astype(np.int32), _halves(blocks, 0), _halves(blocks, 2)
+    return None
+
+
 def _fifth_bits(packed: np.ndarray) -> np.ndarray:
     """[blocks, 4] bytes to [blocks, 32]: 16 for each set bit."""
     return np.unpackbits(packed, axis=-1, bitorder="little") << 4
@@ -96,7 +109,7 @@ def _k_scales(packed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _scaled_groups(blocks: np.ndarray, quants: np.ndarray) -> np.ndarray:
-    """d * scale * quant - dmin * minimum for quants [blocks, 8, 32]."""
+    """Compute d * scale * quant - dmin * minimum for quants [blocks, 8, 32]."""
     scales, minima = _k_scales(blocks[:, 4:16])
     scale = (_halves(blocks, 0) * scales)[:, :, None]
     minimum = (_halves(blocks, 2) * minima)[:, :, None]

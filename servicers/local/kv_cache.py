@@ -8,7 +8,9 @@ masks it with probability zero, and zero times NaN would still be NaN.
 
 from __future__ import annotations
 
-import numpy as np
+import math
+import mmap
+
 import torch
 
 
@@ -56,6 +58,9 @@ class KVCache:
 def _lazy_zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     if device.type != "cpu":
         return torch.zeros(shape, dtype=dtype, device=device)
-    # numpy asks the system for zeroed pages, which appear when first written; torch.zeros writes them all.
-    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    return torch.from_numpy(np.zeros(size, dtype=np.uint8)).view(dtype).view(shape)
+    # The system hands out zeroed pages as they are first written; torch.zeros would write them all. Huge pages
+    # would undo that: one token touches 2 MiB for every layer and head (measured: 360 MB for ten tokens).
+    pages = mmap.mmap(-1, math.prod(shape) * dtype.itemsize)
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        pages.madvise(mmap.MADV_NOHUGEPAGE)
+    return torch.frombuffer(pages, dtype=dtype).view(shape)

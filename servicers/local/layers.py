@@ -10,12 +10,16 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 import torch
+import torch.nn.functional as F  # noqa: N812 - the name that everybody knows it by
 
 from servicers.local.config import ModelConfig, ModelFileError
+from servicers.local.int4 import Quants, with_int4
 from servicers.local.linear import Linear, Precision, make_linear
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+    QuantsOf = Callable[[str], Quants | None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -56,8 +60,18 @@ def build_layer(
     *,
     precision: Precision,
     device: torch.device,
+    quants: QuantsOf | None = None,
 ) -> Layer:
-    """Read the weights of layer `index` and prepare them for a precision and device."""
+    """Read the weights of layer `index` and prepare them for a precision and device.
+
+    Args:
+        config: sizes that the weights must have.
+        weights: by the names that the `transformers` package gives them.
+        index: from 0.
+        precision: how to multiply.
+        device: where.
+        quants: 4-bit form of a weight by its name, for the int4 kernel; None leaves that kernel out.
+    """
     prefix = f"model.layers.{index}."
     hidden, inner, dim = config.hidden_size, config.intermediate_size, config.head_dim
     q_size, kv_size = config.heads * dim, config.kv_heads * dim
@@ -69,7 +83,8 @@ def build_layer(
         names = {f"{prefix}{block}.{name}": size for name, size in outputs.items()}
         matrix = torch.cat([take(weights, f"{name}.weight", (size, inputs)) for name, size in names.items()])
         if not any(f"{name}.bias" in weights for name in names):
-            return make_linear(matrix, None, precision, device)
+            product = make_linear(matrix, None, precision, device)
+            return product if quants is None else with_int4([quants(f"{name}.weight") for name in names], product)
         bias = torch.cat([take(weights, f"{name}.bias", (size,)) for name, size in names.items()])
         return make_linear(matrix, bias, precision, device)
 
@@ -84,3 +99,14 @@ def build_layer(
         gate_up=linear("mlp", hidden, gate_proj=inner, up_proj=inner),
         down=linear("mlp", inner, down_proj=hidden),
     )
+
+
+def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    """Scale the last dimension to a root mean square of 1, then by `weight`."""
+    if x.dtype != torch.float32 or x.device.type != "cpu":
+        return F.rms_norm(x, weight.shape, weight, eps)
+    # Torch has no float32 kernel for CPUs and spends ten small steps; at one row they cost more than the sums.
+    size = weight.shape[0]
+    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    scale = norm.square_().add_(size * eps).rsqrt_().mul_(size**0.5)
+    return (x * scale).mul_(weight)

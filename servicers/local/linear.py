@@ -21,7 +21,9 @@ FEW_ROWS = 32
 class Linear(Protocol):
     """y = x W^T + b for x of [rows, in_features]; y has the dtype of x."""
 
-    def __call__(self, x: torch.Tensor) -> torch.Tensor: ...
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """Multiply."""
+        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +74,7 @@ class DenseLinear:
         self._bias = bias
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """Multiply rows."""
         return F.linear(x, self._weight, self._bias)
 
 
@@ -85,6 +88,7 @@ class HalfLinear:
         )
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """Multiply rows."""
         return torch.ops.quantized.linear_dynamic_fp16(x, self._packed)
 
 
@@ -96,6 +100,7 @@ class ByRowsLinear:
         self._many = many
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """Multiply rows."""
         if x.shape[0] > FEW_ROWS:
             return self._many(x)
         return self._few(x.float()).to(x.dtype)

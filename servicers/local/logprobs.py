@@ -64,7 +64,10 @@ class BatchLogprobs:
 
 
 def prompt_logprobs(
-    hidden: torch.Tensor, targets: NDArray[np.int64], top_k: int, to_logits: Callable[[torch.Tensor], torch.Tensor]
+    hidden: torch.Tensor,
+    targets: NDArray[np.int64],
+    top_k: int,
+    to_logits: Callable[[torch.Tensor], torch.Tensor],
 ) -> list[work_pb2.TokenLogprobs]:
     """Log-probabilities of prompt tokens.
 

@@ -16,10 +16,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name that everybody knows it by
 
 from servicers.local.attention import CachedPlan, CausalMask, Segment
-from servicers.local.checkpoint import read_checkpoint
+from servicers.local.checkpoint import GgufWeights, read_checkpoint
 from servicers.local.config import ModelConfig, ModelFileError
 from servicers.local.kv_cache import KVCache
-from servicers.local.layers import Layer, build_layer, take
+from servicers.local.layers import Layer, build_layer, rms_norm, take
 from servicers.local.linear import Linear, Precision, choose_precision, make_linear
 from servicers.local.packed_attention import DetachedPlan
 from servicers.local.rope import RotaryTable
@@ -36,7 +36,9 @@ PACKED_TOKENS = 512
 """Most rows of one packed forward, unless a single sequence is longer."""
 
 
-def load_model(path: Path, *, dtype: torch.dtype, device: str = "cpu", threads: int | None = None) -> Model:
+def load_model(
+    path: Path, *, dtype: torch.dtype, device: str = "cpu", threads: int | None = None, int4: bool = False
+) -> Model:
     """Load a GGUF file or a directory of safetensors.
 
     Args:
@@ -44,14 +46,22 @@ def load_model(path: Path, *, dtype: torch.dtype, device: str = "cpu", threads: 
         dtype: torch.float32, or torch.bfloat16 for the fastest arithmetic of at least that precision.
         device: "cpu" or a CUDA device.
         threads: of torch, for the whole process; None leaves torch's choice.
+        int4: multiply up to four rows by 4-bit GGUF weights as they lie in the file (int4.py tells the price);
+            bfloat16 on a CPU only.
 
     Raises:
         ModelFileError: missing, damaged or unsupported.
+        ValueError: int4 with another dtype or device.
     """
+    if int4 and (dtype != torch.bfloat16 or torch.device(device).type != "cpu"):
+        raise ValueError(f"int4 needs dtype bfloat16 on a CPU; got {dtype} on {device}")
     if threads is not None:
         torch.set_num_threads(threads)
     checkpoint = read_checkpoint(path)
-    return Model.from_state_dict(checkpoint.config, checkpoint.weights, dtype=dtype, device=device)
+    quants = checkpoint.weights.quants if int4 and isinstance(checkpoint.weights, GgufWeights) else None
+    return Model.from_state_dict(
+        checkpoint.config, checkpoint.weights, dtype=dtype, device=device, quants=quants
+    )
 
 
 class Model:
@@ -77,16 +87,32 @@ class Model:
         self._head = head
         self._head_rows = head_rows
         self._rotary = RotaryTable(
-            config.rope, config.head_dim, config.context_tokens, dtype=precision.activations, device=self.device
+            config.rope,
+            config.head_dim,
+            config.context_tokens,
+            dtype=precision.activations,
+            device=self.device,
         )
         self._group = config.heads // config.kv_heads
         self._causal = CausalMask(self._group, precision.cache, self.device)
 
     @classmethod
     def from_state_dict(
-        cls, config: ModelConfig, weights: Mapping[str, torch.Tensor], *, dtype: torch.dtype, device: str = "cpu"
+        cls,
+        config: ModelConfig,
+        weights: Mapping[str, torch.Tensor],
+        *,
+        dtype: torch.dtype,
+        device: str = "cpu",
     ) -> Model:
         """Build a model from weights under the names that the `transformers` package gives them.
+
+        Args:
+            config: sizes and rotary settings.
+            weights: tensors of any floating-point type.
+            dtype: as for load_model.
+            device: as for load_model.
+            quants: as for layers.build_layer.
 
         A weight is asked for when its layer is built, by as many threads as torch has, so a mapping that makes
         weights when asked keeps the peak low.
@@ -100,7 +126,7 @@ class Model:
         # Unpacking and packing weights are single-threaded and release the interpreter lock.
         with ThreadPoolExecutor(max_workers=torch.get_num_threads(), thread_name_prefix="load") as pool:
             head = pool.submit(make_linear, head_rows, None, precision, target)
-            build = functools.partial(build_layer, config, weights, precision=precision, device=target)
+            build = functools.partial(build_layer, config, weights, precision=precision, device=target, quants=quants)
             layers = list(pool.map(build, range(config.layers)))
         return cls(
             config,
@@ -193,6 +219,10 @@ class Model:
         prefix_tokens: int = 0,
     ) -> torch.Tensor:
         lengths = [len(sequence) for sequence in sequences]
+        if prefix_tokens + max(lengths) > self.config.context_tokens:
+            raise ValueError(
+                f"{prefix_tokens + max(lengths)} tokens; the model takes {self.config.context_tokens}"
+            )
         plan = DetachedPlan(
             lengths,
             group=self._group,
@@ -209,12 +239,12 @@ class Model:
     def _compute(
         self, token_ids: torch.Tensor, positions: torch.Tensor, plan: Plan, rows: torch.Tensor | None
     ) -> torch.Tensor:
-        config, eps, width = self.config, self.config.norm_eps, (self.config.hidden_size,)
+        config, eps = self.config, self.config.norm_eps
         query_key_heads = config.heads + config.kv_heads
         x = self._embedding[token_ids.to(self.device)].to(self.precision.activations)
         rotation = self._rotary.rows(positions.to(self.device))
         for index, layer in enumerate(self._layers):
-            qkv = layer.qkv(F.rms_norm(x, width, layer.attention_norm, eps))
+            qkv = layer.qkv(rms_norm(x, layer.attention_norm, eps))
             qkv = qkv.view(x.shape[0], query_key_heads + config.kv_heads, config.head_dim)
             q, k = self._rotate(layer, qkv[:, :query_key_heads], rotation)
             mixed = plan.attend(index, q, k, qkv[:, query_key_heads:])
@@ -222,18 +252,18 @@ class Model:
                 # Nothing reads the other rows any more: their keys and values are stored.
                 x, mixed = x[rows], mixed[rows]
             x = x + layer.output(mixed)
-            gate, up = layer.gate_up(F.rms_norm(x, width, layer.mlp_norm, eps)).chunk(2, dim=-1)
+            gate, up = layer.gate_up(rms_norm(x, layer.mlp_norm, eps)).chunk(2, dim=-1)
             x = x + layer.down(F.silu(gate) * up)
-        return F.rms_norm(x, width, self._norm, eps)
+        return rms_norm(x, self._norm, eps)
 
     def _rotate(
         self, layer: Layer, heads: torch.Tensor, rotation: tuple[torch.Tensor, torch.Tensor]
     ) -> tuple[torch.Tensor, torch.Tensor]:
         split = self.config.heads
         if layer.q_norm is not None and layer.k_norm is not None:
-            dim, eps = (self.config.head_dim,), self.config.norm_eps
-            q = F.rms_norm(heads[:, :split], dim, layer.q_norm, eps)
-            k = F.rms_norm(heads[:, split:], dim, layer.k_norm, eps)
+            eps = self.config.norm_eps
+            q = rms_norm(heads[:, :split], layer.q_norm, eps)
+            k = rms_norm(heads[:, split:], layer.k_norm, eps)
             heads = torch.cat([q, k], dim=1)
         heads = self._rotary.rotate(heads, rotation)
         return heads[:, :split], heads[:, split:]

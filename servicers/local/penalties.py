@@ -21,7 +21,16 @@ if TYPE_CHECKING:
 class PenaltyState:
     """Which tokens of one sequence are penalized, and how much."""
 
-    __slots__ = ("_bias_ids", "_bias_values", "_counts", "_ids", "_places", "frequency", "presence", "repetition")
+    __slots__ = (
+        "_bias_ids",
+        "_bias_values",
+        "_counts",
+        "_ids",
+        "_places",
+        "frequency",
+        "presence",
+        "repetition",
+    )
 
     def __init__(
         self,
@@ -81,7 +90,9 @@ class PenaltyState:
     def add(self, token: int) -> None:
         """A token joins the output."""
         if self.counts_tokens:
-            self._counts[self._place(token)] += 1.0
+            # The array may grow while the place is found.
+            place = self._place(token)
+            self._counts[place] += 1.0
 
     def _place(self, token: int) -> int:
         place = self._places.get(token)
@@ -114,7 +125,9 @@ def _penalize(logits: torch.Tensor, rows: Sequence[tuple[int, PenaltyState]]) ->
     index = _index(logits, [(row, state.seen_ids) for row, state in rows])
     values = logits[index]
     lengths = [len(state.seen_ids) for _, state in rows]
-    scale = _column(logits, [np.repeat(np.array([state.repetition for _, state in rows], np.float32), lengths)])
+    scale = _column(
+        logits, [np.repeat(np.array([state.repetition for _, state in rows], np.float32), lengths)]
+    )
     values = torch.where(values > 0, values / scale, values * scale)
     values -= _column(logits, [_subtrahend(state) for _, state in rows])
     logits[index] = values
@@ -122,7 +135,7 @@ def _penalize(logits: torch.Tensor, rows: Sequence[tuple[int, PenaltyState]]) ->
 
 def _subtrahend(state: PenaltyState) -> NDArray[np.float32]:
     counts = state.seen_counts
-    return state.frequency * counts + state.presence * (counts > 0)
+    return (state.frequency * counts + state.presence * (counts > 0)).astype(np.float32)
 
 
 def _index(

@@ -80,18 +80,14 @@ class PrefixCache:
         with self._lock:
             return int(self._matches(prompt, limit).max(initial=0))
 
-    def acquire(self, prompt: Ids, limit: int) -> Lease | None:
-        """Take a free slot for a prompt and put the longest known prefix into it.
+    def acquire(self, prompt: Ids, limit: int) -> Lease:
+        """Take a free slot for a prompt and put the longest known prefix into it. There must be one.
 
         Args:
             prompt: all ids of the prompt.
             limit: most tokens that may come from the cache.
-
-        Returns: None when no slot is free.
         """
         with self._lock:
-            if not self._is_free.any():
-                return None
             matches = self._matches(prompt, limit)
             source = self._best_source(matches)
             cached = int(matches[source])

@@ -45,7 +45,9 @@ class RotaryTable:
     def __init__(
         self, rope: RopeConfig, head_dim: int, positions: int, *, dtype: torch.dtype, device: torch.device
     ) -> None:
-        angles = torch.arange(positions, dtype=torch.float32)[:, None] * inverse_frequencies(rope, head_dim)[None]
+        angles = (
+            torch.arange(positions, dtype=torch.float32)[:, None] * inverse_frequencies(rope, head_dim)[None]
+        )
         cosines, sines = angles.cos(), angles.sin()
         self._half = head_dim // 2
         self._cosines = torch.cat([cosines, cosines], dim=-1).to(device, dtype)

@@ -71,11 +71,13 @@ def _mix(x: int) -> int:
 
 def uniforms(keys: Sequence[int], positions: Sequence[int]) -> Floats:
     """One number in [0, 1) per row, from its key and its position in the output: SplitMix64 without state."""
-    x = np.array(keys, dtype=np.uint64) + (np.array(positions, dtype=np.uint64) + np.uint64(1)) * np.uint64(_STEP)
+    x = np.array(keys, dtype=np.uint64) + (np.array(positions, dtype=np.uint64) + np.uint64(1)) * np.uint64(
+        _STEP
+    )
     x = (x ^ x >> np.uint64(30)) * np.uint64(_MIX_1)
     x = (x ^ x >> np.uint64(27)) * np.uint64(_MIX_2)
     x = x ^ x >> np.uint64(31)
-    return (x >> np.uint64(11)) * 2.0**-53
+    return (x >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def choose(logits: torch.Tensor, choices: Sequence[Choice], positions: Sequence[int]) -> Ints:

@@ -10,13 +10,11 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from servicers.local.refusal import RESOURCE_EXHAUSTED, RefusalError
 from servicers.local.sequence import NO_SLOT, GenerateJob, Job, ScoreJob
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import numpy as np
 
     from servicers.base import EventSink
     from servicers.local.prefix_cache import PrefixCache
@@ -48,7 +46,9 @@ class Scheduler:
         self._cache = cache
         self._step_tokens = step_tokens
         self._max_waiting = max_waiting
-        self._waiting: dict[Job, None] = {}
+        self._waiting: dict[Job, int] = {}
+        # Waiting jobs in order, each with the tokens that no slot held when it came.
+        self._jobs: dict[tuple[EventSink, int], Job] = {}
         self.prefilling: list[Job] = []
         self.decoding: list[GenerateJob] = []
         self.scoring: list[ScoreJob] = []
@@ -70,20 +70,23 @@ class Scheduler:
 
     def waiting_uncached_tokens(self) -> int:
         """Tokens of waiting jobs that no slot holds."""
-        return sum(len(job.ids) - self._cache.match(job.ids, job.wanted_from) for job in self._waiting)
+        return sum(self._waiting.values())
 
     def running_jobs(self) -> list[Job]:
         """Every job with a slot."""
         return [*self.prefilling, *self.decoding, *self.scoring]
 
-    def jobs(self) -> Iterator[Job]:
-        """Every job."""
-        yield from list(self._waiting)
-        yield from self.running_jobs()
+    def jobs_of(self, session: EventSink) -> list[Job]:
+        """Every job of a session that has not ended."""
+        return [job for job in self._jobs.values() if job.session is session]
+
+    def all_jobs(self) -> list[Job]:
+        """Every job that has not ended."""
+        return list(self._jobs.values())
 
     def find(self, session: EventSink, number: int) -> Job | None:
         """The job of a sequence number, unless it has ended."""
-        return next((job for job in self.jobs() if job.number == number and job.session is session), None)
+        return self._jobs.get((session, number))
 
     def add(self, job: Job) -> None:
         """Queue new work.
@@ -97,7 +100,8 @@ class Scheduler:
                 code=RESOURCE_EXHAUSTED,
                 is_retryable=True,
             )
-        self._waiting[job] = None
+        self._waiting[job] = len(job.ids) - self._cache.match(job.ids, job.wanted_from)
+        self._jobs[job.session, job.number] = job
 
     def remove(self, job: Job, *, keep: bool = True) -> None:
         """The job has ended.
@@ -107,6 +111,7 @@ class Scheduler:
             keep: what its slot holds is sound and may serve as a prefix.
         """
         self._waiting.pop(job, None)
+        self._jobs.pop((job.session, job.number), None)
         for queue in (self.prefilling, self.decoding, self.scoring):
             if job in queue:
                 queue.remove(job)  # pyright: ignore[reportArgumentType] - it is in there
@@ -124,11 +129,9 @@ class Scheduler:
             # In a running queue before anything can go wrong, so that a fault finds it there.
             del self._waiting[job]
             self.prefilling.append(job)
-            lease = self._cache.acquire(job.ids, job.wanted_from)
-            if lease is not None:
-                job.slot, job.computed = lease
-                job.cached_tokens = job.computed
-                self.advance(job)
+            job.slot, job.computed = self._cache.acquire(job.ids, job.wanted_from)
+            job.cached_tokens = job.computed
+            self.advance(job)
 
     def advance(self, job: Job) -> None:
         """Move a job on whose ids are computed, perhaps."""
@@ -165,10 +168,8 @@ class Scheduler:
     def _is_computed_elsewhere(self, job: Job) -> bool:
         """Whether a prompt that is being computed shares much more with this one than any slot holds now."""
         for other in self.prefilling:
-            if other.remaining == 0:
-                continue
             shared = _common(job.ids[: job.wanted_from], other.ids)
-            if shared - other.computed < SHARED_TOKENS:
+            if shared < SHARED_TOKENS or shared <= other.computed:
                 continue
             if shared - self._cache.match(job.ids, job.wanted_from) >= SHARED_TOKENS:
                 return True

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from servicers.local.logprobs import LogprobsWish
-from servicers.local.sampling import Choice
 from smg_proto.engine.v1 import work_pb2
 
 if TYPE_CHECKING:
@@ -24,7 +22,9 @@ if TYPE_CHECKING:
 
     from servicers.base import EventSink
     from servicers.local.grammar import Grammar
+    from servicers.local.logprobs import LogprobsWish
     from servicers.local.penalties import PenaltyState
+    from servicers.local.sampling import Choice
 
     Ids = NDArray[np.int64]
 
@@ -42,8 +42,6 @@ class Job:
     """Tokens to compute before anything else can happen."""
     wanted_from: int
     """First position whose hidden state is wanted; len(ids) when none is."""
-    room: int
-    """Most tokens that its slot may have to hold."""
     is_ready: bool = True
     """False while its constraint is being compiled."""
     slot: int = NO_SLOT
@@ -75,7 +73,7 @@ class GenerateJob(Job):
     """Tokens that end the sequence."""
     masked_ids: tuple[int, ...] = ()
     """Tokens that are impossible before `minimum`."""
-    choice: Choice = Choice()
+    choice: Choice
     penalties: PenaltyState | None = None
     grammar: Grammar | None = None
     wish: LogprobsWish | None = None
@@ -83,9 +81,13 @@ class GenerateJob(Job):
     prompt_start: int | None = None
     """First prompt position whose log-probability is wanted; None = none."""
     prompt_top_k: int = 0
-    prompt_entries: list[work_pb2.TokenLogprobs] = dataclasses.field(default_factory=list[work_pb2.TokenLogprobs])
+    prompt_entries: list[work_pb2.TokenLogprobs] = dataclasses.field(
+        default_factory=list[work_pb2.TokenLogprobs]
+    )
     is_streamed: bool = False
-    held_entries: list[work_pb2.TokenLogprobs] = dataclasses.field(default_factory=list[work_pb2.TokenLogprobs])
+    held_entries: list[work_pb2.TokenLogprobs] = dataclasses.field(
+        default_factory=list[work_pb2.TokenLogprobs]
+    )
     """Log-probabilities of the tokens so far, of a sequence that is not streamed."""
 
     @property
@@ -102,7 +104,9 @@ class GenerateJob(Job):
             prompt_logprobs=self.prompt_entries,
         )
 
-    def finished(self, reason: work_pb2.FinishReason, matched: int | None = None) -> work_pb2.Finished:
+    def finished(
+        self, reason: work_pb2.FinishReason.ValueType, matched: int | None = None
+    ) -> work_pb2.Finished:
         """The event that ends the sequence, with all of its new tokens if they were not streamed."""
         event = work_pb2.Finished(
             sequence=self.number,

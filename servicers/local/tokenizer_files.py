@@ -33,9 +33,7 @@ FORMAT = "1"
 _UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4
 _GPT2_KIND = "gpt2"
 
-_LLAMA3_PATTERN = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
+_LLAMA3_PATTERN = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _QWEN2_PATTERN = _LLAMA3_PATTERN.replace(r"\p{N}{1,3}", r"\p{N}")
 
 
@@ -125,7 +123,9 @@ def write_tokenizer_files(model: Path, folder: Path) -> None:
         "generation_config.json": _generation_config(metadata, config),
     }
     for name, content in files.items():
-        (folder / name).write_text(json.dumps(content, ensure_ascii=False, indent=2) + os.linesep, encoding="utf-8")
+        (folder / name).write_text(
+            json.dumps(content, ensure_ascii=False, indent=2) + os.linesep, encoding="utf-8"
+        )
 
 
 def build_tokenizer(metadata: Mapping[str, Any]) -> Tokenizer:
@@ -142,7 +142,7 @@ def build_tokenizer(metadata: Mapping[str, Any]) -> Tokenizer:
     pairs = [tuple(merge.split(" ", 1)) for merge in merges]
     try:
         bpe = models.BPE(vocabulary, pairs, ignore_merges=cutting.whole_words_first, fuse_unk=False)
-    except Exception as error:  # noqa: BLE001 - the binding raises plain Exception
+    except Exception as error:  # the binding raises nothing narrower
         raise ModelFileError(f"the GGUF tokenizer's merges do not fit its tokens: {error}") from error
     tokenizer = Tokenizer(bpe)
     _set_cutting(tokenizer, cutting)
@@ -165,7 +165,7 @@ def _cutting(metadata: Mapping[str, Any]) -> _Cutting:
     kind = _need(metadata, "model")
     if kind != _GPT2_KIND:
         raise ModelFileError(f"unknown GGUF tokenizer {kind!r}; supported: {_GPT2_KIND} (byte-level BPE)")
-    name = metadata.get("tokenizer.ggml.pre", "default")
+    name = str(metadata.get("tokenizer.ggml.pre", "default"))
     cutting = CUTTINGS.get(_SAME.get(name, name))
     if cutting is None:
         raise ModelFileError(f"unknown GGUF pre-tokenizer {name!r}; supported: {', '.join(CUTTINGS)}")
@@ -211,7 +211,9 @@ def _tokenizer_config(metadata: Mapping[str, Any], config: ModelConfig) -> dict[
         "clean_up_tokenization_spaces": False,
         "add_bos_token": bool(metadata.get("tokenizer.ggml.add_bos_token", False)),
     }
-    content.update({name: token for name, role in roles.items() if (token := _token(metadata, role)) is not None})
+    content.update(
+        {name: token for name, role in roles.items() if (token := _token(metadata, role)) is not None}
+    )
     template = metadata.get("tokenizer.chat_template")
     if template is not None:
         content["chat_template"] = template

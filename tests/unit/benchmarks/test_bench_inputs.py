@@ -77,12 +77,17 @@ def test_a_shorter_passage_is_the_beginning_of_a_longer_one(writer: PromptWriter
     assert writer.passage(300)[0][:40] == writer.passage(40)[0]
 
 
-def test_stacks_are_counted_by_the_function_itself_and_by_all_that_called_it():
-    stacks = "main (a/b/c/d.py:3);run (x.py:1);send (libc.so) 3\nmain (a/b/c/d.py:9);run (x.py:2) 1\n"
+def test_stacks_are_counted_by_leaf_by_python_function_and_by_all_that_called_it():
+    stacks = "main (a/b/c/d.py:3);run (x.py:1);send (libc.so) 3\nmain (a/b/c/d.py:9);run (x.py:2) 1\nclone (libc.so) 4\n"
     profile = summarize(stacks, NO_CPU)
-    assert profile.samples == 4
-    assert profile.own == [("send (libc.so)", 0.75), ("run (x.py)", 0.25)]
-    assert dict(profile.whole) == {"main (b/c/d.py)": 1.0, "run (x.py)": 1.0, "send (libc.so)": 0.75}
+    assert profile.samples == 8
+    assert dict(profile.leaves) == {"clone (libc.so)": 0.5, "send (libc.so)": 0.375, "run (x.py)": 0.125}
+    assert dict(profile.own) == {"run (x.py)": 0.5, "threads without Python": 0.5}
+    assert dict(profile.whole) == {"main (b/c/d.py)": 0.5, "run (x.py)": 0.5}
+
+
+def test_waiting_is_no_work():
+    assert summarize("run (x.py:1);epoll_wait (libc.so) 9\nrun (x.py:1) 1", NO_CPU).samples == 1
 
 
 def test_a_recursive_function_counts_once_a_stack():

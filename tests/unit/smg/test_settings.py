@@ -1,5 +1,6 @@
 """Settings: one field gives flag, variable and key; sources are ranked; every fault is told at once."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,8 @@ from smg.settings import (
     load,
     options_of,
 )
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def write(folder: Path, text: str) -> Path:
@@ -239,3 +242,19 @@ def test_every_option_has_a_help_text_and_its_own_name():
     options = options_of(ServeSettings)
     assert all(option.help.endswith(".") for option in options)
     assert len({option.flag for option in options}) == len(options)
+
+
+def test_every_setting_is_read_by_something():
+    """A flag that is accepted and does nothing is worse than none."""
+    sources = [
+        path.read_text()
+        for package in ("smg", "gateway")
+        for path in (ROOT / package).rglob("*.py")
+        if path.parent.name != "settings"
+    ]
+    unread = [
+        option.name
+        for option in options_of(ServeSettings)
+        if not any(re.search(rf"\.{option.name}\b", source) for source in sources)
+    ]
+    assert not unread

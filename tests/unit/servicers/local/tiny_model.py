@@ -31,7 +31,9 @@ LIKE_QWEN3 = dataclasses.replace(
 )
 
 
-def random_weights(config: ModelConfig, *, seed: int = 0, biases: bool = False, head_norms: bool = False) -> dict:
+def random_weights(
+    config: ModelConfig, *, seed: int = 0, biases: bool = False, head_norms: bool = False
+) -> dict:
     generator = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int, scale: float = 0.2) -> torch.Tensor:

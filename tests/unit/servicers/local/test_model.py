@@ -1,14 +1,15 @@
 """Model: the same numbers as the plain formula, whatever else is in the batch and however a prompt is cut."""
 
 import dataclasses
+import itertools
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_model import LIKE_QWEN3, TINY, random_weights, reference_hidden, run
 
 from servicers.local.model import Model, ModelFileError, Segment
+from tests.unit.servicers.local.tiny_model import LIKE_QWEN3, TINY, random_weights, reference_hidden, run
 
 WEIGHTS = random_weights(TINY)
 # Two threads wait for each other longer than they compute at this size.
@@ -17,7 +18,9 @@ MODEL = Model.from_state_dict(TINY, WEIGHTS, dtype=torch.float32)
 
 
 def ids_of(seed: int, length: int) -> list[int]:
-    return torch.randint(0, TINY.vocab_size, (length,), generator=torch.Generator().manual_seed(seed)).tolist()
+    return torch.randint(
+        0, TINY.vocab_size, (length,), generator=torch.Generator().manual_seed(seed)
+    ).tolist()
 
 
 LONG = ids_of(2, 300)
@@ -54,7 +57,7 @@ def test_hidden_states_and_logits_equal_the_plain_formula(config, extras):
 def test_the_cut_of_a_prompt_does_not_change_it(cuts):
     edges = [0, *sorted(cuts), len(LONG)]
     cache = MODEL.new_cache(1, 300)
-    parts = [run(MODEL, cache, (0, a, LONG[a:b]))[0] for a, b in zip(edges, edges[1:], strict=False)]
+    parts = [run(MODEL, cache, (0, a, LONG[a:b]))[0] for a, b in itertools.pairwise(edges)]
     close(torch.cat(parts), LONG_HIDDEN)
 
 
@@ -122,7 +125,7 @@ def test_more_suffixes_than_one_forward_takes_are_split():
 
 @pytest.mark.parametrize("suffixes", [[], [[1], []]])
 def test_packing_nothing_is_refused(suffixes):
-    with pytest.raises(ValueError, match="no sequences|without tokens"):
+    with pytest.raises(ValueError, match=r"no sequences|without tokens"):
         MODEL.forward_packed(MODEL.new_cache(1, 8), 0, 0, suffixes)
 
 

@@ -1,0 +1,137 @@
+"""smg.admin.v1.AdminService: the router's workers, their caches and loads."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from smg.errors import SmgError
+from smg.services.methods import ADMIN_SERVICE
+from smg.services.rpc import add_service, unary_method
+from smg.workers.registered import WorkerState
+from smg_proto.admin.v1 import admin_pb2
+
+if TYPE_CHECKING:
+    import grpc.aio
+
+    from smg.services.rpc import Context
+    from smg.workers.registered import RegisteredWorker
+    from smg.workers.registry import WorkerRegistry
+
+FLUSH_TIMEOUT_S = 30.0
+
+_STATES = {
+    WorkerState.CONNECTING: admin_pb2.WORKER_STATE_CONNECTING,
+    WorkerState.READY: admin_pb2.WORKER_STATE_READY,
+    WorkerState.DRAINING: admin_pb2.WORKER_STATE_DRAINING,
+    WorkerState.UNHEALTHY: admin_pb2.WORKER_STATE_UNHEALTHY,
+}
+
+
+class AdminService:
+    """The methods and the registry that they look at. Workers are listed in the order of their numbers."""
+
+    def __init__(self, registry: WorkerRegistry) -> None:
+        self._registry = registry
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """Register the methods."""
+        methods = {
+            "ListWorkers": unary_method(self.list_workers, admin_pb2.ListWorkersRequest),
+            "GetWorker": unary_method(self.get_worker, admin_pb2.GetWorkerRequest),
+            "AddWorker": unary_method(self.add_worker, admin_pb2.AddWorkerRequest),
+            "RemoveWorker": unary_method(self.remove_worker, admin_pb2.RemoveWorkerRequest),
+            "FlushCaches": unary_method(self.flush_caches, admin_pb2.FlushCachesRequest),
+            "ListLoads": unary_method(self.list_loads, admin_pb2.ListLoadsRequest),
+        }
+        add_service(server, ADMIN_SERVICE, methods)
+
+    async def list_workers(
+        self, _request: admin_pb2.ListWorkersRequest, _: Context
+    ) -> admin_pb2.ListWorkersResponse:
+        """List every worker."""
+        return admin_pb2.ListWorkersResponse(
+            workers=[worker_message(worker) for worker in self._registry.workers()]
+        )
+
+    async def get_worker(
+        self, request: admin_pb2.GetWorkerRequest, _: Context
+    ) -> admin_pb2.GetWorkerResponse:
+        """Tell about one worker. Raises NotFound."""
+        return admin_pb2.GetWorkerResponse(worker=worker_message(self._registry.worker(request.id)))
+
+    async def add_worker(
+        self, request: admin_pb2.AddWorkerRequest, _: Context
+    ) -> admin_pb2.AddWorkerResponse:
+        """Add a worker; it is connected to in the background. Raises AlreadyExists, InvalidRequest."""
+        worker = self._registry.add(request.url, request.labels)
+        return admin_pb2.AddWorkerResponse(worker=worker_message(worker))
+
+    async def remove_worker(
+        self, request: admin_pb2.RemoveWorkerRequest, _: Context
+    ) -> admin_pb2.RemoveWorkerResponse:
+        """Remove a worker, now or when its work has ended. Raises NotFound."""
+        self._registry.remove(request.id, drain=request.drain)
+        return admin_pb2.RemoveWorkerResponse()
+
+    async def flush_caches(
+        self, _request: admin_pb2.FlushCachesRequest, _: Context
+    ) -> admin_pb2.FlushCachesResponse:
+        """Flush every worker's cache, all at a time."""
+        workers = self._registry.workers()
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_flush(worker)) for worker in workers]
+        return admin_pb2.FlushCachesResponse(
+            results=[
+                admin_pb2.FlushResult(worker_id=worker.id, error=task.result())
+                for worker, task in zip(workers, tasks, strict=True)
+            ]
+        )
+
+    async def list_loads(
+        self, _request: admin_pb2.ListLoadsRequest, _: Context
+    ) -> admin_pb2.ListLoadsResponse:
+        """Tell the load of every connected worker."""
+        return admin_pb2.ListLoadsResponse(
+            loads=[
+                admin_pb2.WorkerLoad(
+                    worker_id=worker.id, load=worker.load, inflight_requests=worker.inflight_requests
+                )
+                for worker in self._registry.workers()
+                if worker.worker is not None and worker.worker.is_connected
+            ]
+        )
+
+
+def worker_message(worker: RegisteredWorker) -> admin_pb2.Worker:
+    """A worker as clients see it."""
+    message = admin_pb2.Worker(
+        id=worker.id,
+        url=worker.url,
+        protocol=worker.protocol,
+        state=_STATES[worker.state],
+        reason=worker.reason,
+        inflight_requests=worker.inflight_requests,
+        load=worker.load,
+        labels=worker.labels,
+    )
+    message.added_at.FromDatetime(worker.added_at)
+    description = worker.description
+    if description is not None:
+        message.models.extend(description.models)
+        message.engine = f"{description.engine} {description.engine_version}".strip()
+    return message
+
+
+async def _flush(worker: RegisteredWorker) -> str:
+    """Flush one worker's cache. Returns what went wrong; empty when nothing did."""
+    if worker.worker is None:
+        return worker.reason
+    try:
+        async with asyncio.timeout(FLUSH_TIMEOUT_S):
+            await worker.worker.flush_cache()
+    except SmgError as error:
+        return error.message
+    except TimeoutError:
+        return f"no answer within {FLUSH_TIMEOUT_S:g} s"
+    return ""

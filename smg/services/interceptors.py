@@ -1,0 +1,187 @@
+"""What every call of the typed services goes through: identity and ids first, then the method, then its status.
+
+An error becomes a status here and nowhere else. A caller that is refused is refused before its message is read. The
+request id goes back as initial metadata, with whatever outcome.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError
+
+from smg.errors import CANCELLED, InternalError, MalformedRequest, SmgError
+from smg.services.call import CONTEXT, REQUEST_ID, metadata_map, request_context
+from smg.services.methods import METHODS
+from smg.services.rpc import ServerInterceptor, unparsed, unread
+from smg.services.status import error_status, status_code
+from smg.services.streams import SlowReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from smg.services.methods import Method
+    from smg.services.rpc import Context, Continuation, Handler
+    from smg.types.callers import CallerDirectory
+
+logger = logging.getLogger(__name__)
+
+# A status queues behind what a client has not read yet; nobody waits for a client that does not read at all.
+STATUS_WAIT_S = 5.0
+
+
+class Observer(Protocol):
+    """Counts calls."""
+
+    def grpc_response(self, route: str, code: int) -> None:
+        """A call has ended, with this google.rpc.Code."""
+        ...
+
+    def slow_reader_aborted(self) -> None:
+        """A stream was ended because its client did not read."""
+        ...
+
+
+class Uncounted:
+    """Counts nothing."""
+
+    def grpc_response(self, route: str, code: int) -> None:
+        """Ignore a call."""
+
+    def slow_reader_aborted(self) -> None:
+        """Ignore a stream."""
+
+
+class CallInterceptor(ServerInterceptor):
+    """Gives a call its ids and its caller."""
+
+    def __init__(self, callers: CallerDirectory, id_keys: Sequence[str]) -> None:
+        """Args: id_keys: metadata keys that may carry a request id, in lower case; the first usable one wins."""
+        self._callers = callers
+        self._id_keys = id_keys
+
+    async def intercept_service(
+        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
+    ) -> Handler | None:
+        """Set the call's context.
+
+        Raises:
+            Unauthenticated: the key does not open the method.
+        """
+        method = METHODS.get(handler_call_details.method)
+        if method is not None:
+            self._set_context(method, metadata_map(handler_call_details.invocation_metadata))
+        return await continuation(handler_call_details)
+
+    def _set_context(self, method: Method, metadata: dict[str, str]) -> None:
+        context = request_context(metadata, self._id_keys, method.id_prefix)
+        # The refusal of a caller carries the request id, too.
+        CONTEXT.set(context)
+        authorization = metadata.get("authorization", "")
+        if method.access == "admin":
+            CONTEXT.set(replace(context, caller=self._callers.identify_admin(authorization)))
+        elif method.access == "serving":
+            CONTEXT.set(replace(context, caller=self._callers.identify(authorization)))
+
+
+class StatusInterceptor(ServerInterceptor):
+    """Turns what a call raises into its status. Stands before CallInterceptor."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+
+    async def intercept_service(
+        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
+    ) -> Handler | None:
+        """Wrap the method's handler."""
+        method = METHODS.get(handler_call_details.method)
+        if method is None:
+            return await continuation(handler_call_details)
+        call = _Call(method.route, self._observer)
+        try:
+            handler = await continuation(handler_call_details)
+        except SmgError as error:
+            return unread(call.refusing(error))
+        if handler is None:
+            return None
+        return unparsed(handler, call.answering(handler))
+
+
+class _Call:
+    """One call, from its first to its last byte."""
+
+    def __init__(self, route: str, observer: Observer) -> None:
+        self._route = route
+        self._observer = observer
+
+    def answering(self, handler: Handler) -> Callable[[bytes, Context], Coroutine[Any, Any, Any]]:
+        """Does what the method does, and gives every error its status."""
+        behavior: Any = handler.unary_unary or handler.unary_stream
+        parse: Callable[[bytes], Any] = cast("Any", handler).request_deserializer
+
+        async def answer(data: bytes, context: Context) -> Any:
+            code = CANCELLED
+            try:
+                await context.send_initial_metadata(((REQUEST_ID, CONTEXT.get().request_id),))
+                try:
+                    result = await behavior(_parsed(data, parse), context)
+                except grpc.aio.BaseError:
+                    # gRPC's own: the client has gone, or the server stops. There is nobody to tell.
+                    raise
+                except Exception as error:  # noqa: BLE001 - this is the one place that tells the client
+                    fault = _as_fault(error)
+                else:
+                    code = grpc.StatusCode.OK.value[0]
+                    return result
+                code = status_code(fault).value[0]
+                if isinstance(fault, SlowReader):
+                    self._observer.slow_reader_aborted()
+                await _abort(context, fault)
+            finally:
+                self._observer.grpc_response(self._route, code)
+
+        return answer
+
+    def refusing(self, error: SmgError) -> Callable[[object, Context], Coroutine[Any, Any, None]]:
+        """Answers with an error."""
+
+        async def refuse(_: object, context: Context) -> None:
+            self._observer.grpc_response(self._route, status_code(error).value[0])
+            await context.send_initial_metadata(((REQUEST_ID, CONTEXT.get().request_id),))
+            await _abort(context, error)
+
+        return refuse
+
+
+def _parsed(data: bytes, parse: Callable[[bytes], Any]) -> Any:
+    """The message.
+
+    Raises:
+        MalformedRequest: the bytes are none of the method's request type.
+    """
+    try:
+        return parse(data)
+    except DecodeError as error:
+        raise MalformedRequest(f"the message cannot be parsed: {error}") from error
+
+
+def _as_fault(error: Exception) -> SmgError:
+    if isinstance(error, SmgError):
+        return error
+    request_id = CONTEXT.get().request_id
+    logger.error("request %s failed", request_id, exc_info=error)
+    return InternalError(f"internal error; request id {request_id}")
+
+
+async def _abort(context: Context, error: SmgError) -> None:
+    status = error_status(error)
+    try:
+        async with asyncio.timeout(STATUS_WAIT_S):
+            await context.abort(status.code, status.details, status.trailing_metadata)
+    except TimeoutError:
+        logger.debug("request %s: the client does not read its status", CONTEXT.get().request_id)

@@ -1,0 +1,60 @@
+"""THE table of the typed gRPC services: method to who may call it and under which name it is counted.
+
+A method that is not in the table is not ours (health, reflection): it is answered without a key and not counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Access = Literal["open", "serving", "admin"]
+
+CHAT_SERVICE = "smg.chat.v1.ChatService"
+MODEL_SERVICE = "smg.model.v1.ModelService"
+ADMIN_SERVICE = "smg.admin.v1.AdminService"
+
+CHAT_ROUTE, COMPLETIONS_ROUTE = "grpc_chat", "grpc_completions"
+MODELS_ROUTE, ADMIN_ROUTE = "grpc_models", "grpc_admin"
+ROUTES = (CHAT_ROUTE, COMPLETIONS_ROUTE, MODELS_ROUTE, ADMIN_ROUTE)
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One method.
+
+    Attributes:
+        route: short name for metrics.
+        access: who may call: "open" to anybody, "serving" with any configured key, "admin" with the gateway's own.
+        id_prefix: prefix of request ids that the gateway makes.
+    """
+
+    route: str
+    access: Access
+    id_prefix: str = "req"
+
+
+_CHAT = Method(CHAT_ROUTE, "serving", "chatcmpl")
+_COMPLETIONS = Method(COMPLETIONS_ROUTE, "serving", "cmpl")
+_ADMIN = Method(ADMIN_ROUTE, "admin")
+
+METHODS: Mapping[str, Method] = MappingProxyType(
+    {
+        f"/{CHAT_SERVICE}/CreateChatCompletion": _CHAT,
+        f"/{CHAT_SERVICE}/StreamChatCompletion": _CHAT,
+        f"/{CHAT_SERVICE}/CreateCompletion": _COMPLETIONS,
+        f"/{CHAT_SERVICE}/StreamCompletion": _COMPLETIONS,
+        f"/{MODEL_SERVICE}/ListModels": Method(MODELS_ROUTE, "open"),
+        f"/{MODEL_SERVICE}/GetModel": Method(MODELS_ROUTE, "serving"),
+        f"/{ADMIN_SERVICE}/ListWorkers": _ADMIN,
+        f"/{ADMIN_SERVICE}/GetWorker": _ADMIN,
+        f"/{ADMIN_SERVICE}/AddWorker": _ADMIN,
+        f"/{ADMIN_SERVICE}/RemoveWorker": _ADMIN,
+        f"/{ADMIN_SERVICE}/FlushCaches": _ADMIN,
+        f"/{ADMIN_SERVICE}/ListLoads": _ADMIN,
+    }
+)

@@ -1,0 +1,169 @@
+"""The gRPC listener: the typed services with health and reflection on one port.
+
+Over HTTP the same pipelines answer in the same process; this is their other front, not a hop in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from grpc_reflection.v1alpha import reflection
+
+from smg.errors import InternalError
+from smg.services.admin import AdminService
+from smg.services.call import REQUEST_ID
+from smg.services.chat import ChatService, StreamLimits
+from smg.services.health import SERVICE as HEALTH_SERVICE
+from smg.services.health import HealthService
+from smg.services.interceptors import CallInterceptor, StatusInterceptor, Uncounted
+from smg.services.methods import ADMIN_SERVICE, CHAT_SERVICE, MODEL_SERVICE
+from smg.services.models import ModelService
+from smg.services.rpc import new_server
+
+if TYPE_CHECKING:
+    import grpc.aio
+
+    from smg.pipelines.catalog import ModelCatalog
+    from smg.pipelines.chat import ChatPipeline
+    from smg.pipelines.completion import CompletionPipeline
+    from smg.pipelines.meter import Meters
+    from smg.services.interceptors import Observer
+    from smg.settings import ListenerSettings
+    from smg.types.callers import CallerDirectory
+    from smg.workers.registry import WorkerRegistry
+
+# The longest that gRPC's options can say.
+_HIGHEST_INT32 = 2**31 - 1
+_KEEPALIVE_MS = 30_000
+_KEEPALIVE_TIMEOUT_MS = 20_000
+# Clients may ping a silent connection as often as this; more is an abuse.
+_SHORTEST_PING_MS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcParts:
+    """What the services are made of.
+
+    Attributes:
+        chat: answers chats.
+        completion: answers text completions.
+        catalog: knows the models.
+        registry: knows the workers.
+        callers: knows the keys.
+        meters: measure requests for a model.
+        listener: bounds that hold for clients, over HTTP as well.
+        observer: counts calls.
+        id_keys: metadata keys that may carry a request id, in lower case; the first usable one wins.
+    """
+
+    chat: ChatPipeline
+    completion: CompletionPipeline
+    catalog: ModelCatalog
+    registry: WorkerRegistry
+    callers: CallerDirectory
+    meters: Meters
+    listener: ListenerSettings
+    observer: Observer = field(default_factory=Uncounted)
+    id_keys: tuple[str, ...] = (REQUEST_ID,)
+
+
+class GrpcServer:
+    """The listener. Start it once, stop it once."""
+
+    def __init__(self, parts: GrpcParts) -> None:
+        self._parts = parts
+        self._server: grpc.aio.Server | None = None
+        self._health = HealthService(
+            lambda: any(worker.is_ready for worker in parts.registry.workers()),
+            ready=(CHAT_SERVICE, MODEL_SERVICE),
+            always=(ADMIN_SERVICE,),
+        )
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen and serve. Returns the port; port 0 takes a free one.
+
+        Raises:
+            InternalError: the address cannot be listened on.
+        """
+        server = build_grpc_server(self._parts, self._health)
+        bound_port = _bind(server, host, port)
+        await server.start()
+        self._server = server
+        return bound_port
+
+    async def follow(self, registry: WorkerRegistry) -> None:
+        """Tell those who watch the health whenever a worker comes, goes or changes. Runs until cancelled."""
+        forget = registry.on_change(self._health.refresh)
+        try:
+            self._health.refresh()
+            await asyncio.get_running_loop().create_future()
+        finally:
+            forget()
+
+    async def stop(self, grace_s: float) -> None:
+        """Take nothing new, let running calls end, and cut those that are left after the grace period."""
+        self._health.stop()
+        if self._server is not None:
+            await self._server.stop(grace_s)
+
+
+def build_grpc_server(parts: GrpcParts, health: HealthService) -> grpc.aio.Server:
+    """A server with all services, on no port yet."""
+    listener = parts.listener
+    interceptors = (
+        StatusInterceptor(parts.observer),
+        CallInterceptor(parts.callers, tuple(key.lower() for key in parts.id_keys)),
+    )
+    server = new_server(interceptors, _options(listener))
+    limits = StreamLimits(listener.slow_reader_bytes, listener.slow_reader_secs)
+    ChatService(parts.chat, parts.completion, parts.meters, limits).add_to(server)
+    ModelService(parts.catalog, parts.registry).add_to(server)
+    AdminService(parts.registry).add_to(server)
+    health.add_to(server)
+    names = (CHAT_SERVICE, MODEL_SERVICE, ADMIN_SERVICE, HEALTH_SERVICE, reflection.SERVICE_NAME)
+    reflection.enable_server_reflection(names, server)
+    return server
+
+
+def _bind(server: grpc.aio.Server, host: str, port: int) -> int:
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    try:
+        bound_port = server.add_insecure_port(address)
+    except RuntimeError as error:
+        raise InternalError(
+            f"cannot listen on {address} for gRPC: {_why_not(host, port) or error}", code="port_taken"
+        ) from error
+    if not bound_port:
+        raise InternalError(f"cannot listen on {address} for gRPC: {_why_not(host, port)}", code="port_taken")
+    return bound_port
+
+
+def _why_not(host: str, port: int) -> str:
+    """What the system says to the address; gRPC does not tell."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.bind((host, port))
+    except OSError as error:
+        return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+    return ""
+
+
+def _options(listener: ListenerSettings) -> list[tuple[str, int]]:
+    idle_ms = round(listener.idle_connection_timeout_secs * 1000)
+    return [
+        ("grpc.max_receive_message_length", min(listener.max_payload_size, _HIGHEST_INT32)),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.max_connection_idle_ms", min(max(idle_ms, 1), _HIGHEST_INT32)),
+        # A second router on the same port must fail, not take half of the connections.
+        ("grpc.so_reuseport", 0),
+        ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
+        ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", _SHORTEST_PING_MS),
+        ("grpc.http2.max_pings_without_data", 0),
+    ]

@@ -1,0 +1,142 @@
+"""Writes streamed answers as messages of smg.chat.v1, piece by piece."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from smg.services.sinks import SYSTEM_FINGERPRINT, set_end, usage_message
+from smg_proto.chat.v1 import chat_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from smg.errors import SmgError
+    from smg.pipelines.sinks import AnswerHead, ChoiceFinish
+    from smg.services.streams import Piece, PieceBuffer
+    from smg_proto.chat.v1 import options_pb2
+    from smg_proto.common.v1 import common_pb2
+
+ROLE = "assistant"
+
+ResponseT = TypeVar("ResponseT", chat_pb2.StreamChatCompletionResponse, chat_pb2.StreamCompletionResponse)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamForm:
+    """What a stream carries beside the text.
+
+    Attributes:
+        usage: send the counts in a last chunk without choices.
+        running_usage: send the counts so far in every chunk.
+    """
+
+    usage: bool = False
+    running_usage: bool = False
+
+    @classmethod
+    def of(cls, options: options_pb2.StreamOptions) -> StreamForm:
+        """What the client asked for. Running usage needs include_usage as well."""
+        return cls(
+            usage=options.include_usage,
+            running_usage=options.include_usage and options.continuous_usage_stats,
+        )
+
+
+class ChunkSink(Generic[ResponseT]):
+    """Hands an answer to the call that streams it, piece by piece, as messages of the call's response type."""
+
+    accepts_fragments = False
+    _response: type[ResponseT]
+
+    def __init__(self, pieces: PieceBuffer, form: StreamForm) -> None:
+        self.pieces = pieces
+        self._form = form
+        self._owes_usage = form.usage
+        self._head: AnswerHead | None = None
+
+    def open(self, head: AnswerHead) -> None:
+        """Keep what all chunks share."""
+        self._head = head
+
+    def fragment(self, index: int, fragment: bytes) -> None:
+        """Never called: JSON has no place here."""
+        raise AssertionError(index, fragment)
+
+    def text(self, index: int, text: str, logprobs: Sequence[common_pb2.TokenLogprob]) -> None:
+        """Put text where the call takes it."""
+        self.pieces.text(index, text, logprobs)
+
+    def finish(self, index: int, finish: ChoiceFinish) -> None:
+        """Put the end of a choice where the call takes it."""
+        self.pieces.finish(index, finish)
+
+    def close(self) -> None:
+        """Let the call end."""
+        self.pieces.close()
+
+    def fail(self, error: SmgError) -> None:
+        """Let the call end with the error."""
+        self.pieces.fail(error)
+
+    def flush(self) -> None:
+        """Nothing gathers: the call takes what is there when it comes to it."""
+
+    async def next_message(self) -> ResponseT | None:
+        """The next chunk; waits for one. None at the end.
+
+        Raises:
+            SmgError: what the answer ended with.
+        """
+        piece = await self.pieces.take()
+        head = self._head
+        if head is None:
+            return None
+        if piece is not None:
+            return self._message(head, piece)
+        if self._owes_usage:
+            self._owes_usage = False
+            return self._message(head, None)
+        return None
+
+    def _message(self, head: AnswerHead, piece: Piece | None) -> ResponseT:
+        """A chunk with a piece, or the one with the usage."""
+        response = self._response()
+        chunk = response.chunk
+        chunk.id = head.id
+        chunk.created = head.created
+        chunk.model = head.model
+        chunk.system_fingerprint = SYSTEM_FINGERPRINT
+        if piece is not None:
+            self._fill(response, piece)
+        if piece is None or self._form.running_usage:
+            chunk.usage.CopyFrom(usage_message(head.usage))
+        return response
+
+    def _fill(self, response: ResponseT, piece: Piece) -> None:
+        raise NotImplementedError
+
+
+class ProtoChatStreamSink(ChunkSink[chat_pb2.StreamChatCompletionResponse]):
+    """Streams a chat answer. The first piece of a choice names the role."""
+
+    _response = chat_pb2.StreamChatCompletionResponse
+
+    def _fill(self, response: chat_pb2.StreamChatCompletionResponse, piece: Piece) -> None:
+        choice = response.chunk.choices.add(index=piece.index)
+        choice.delta.SetInParent()
+        if piece.is_first:
+            choice.delta.role = ROLE
+        if piece.texts:
+            choice.delta.content = "".join(piece.texts)
+        set_end(choice, piece)
+
+
+class ProtoCompletionStreamSink(ChunkSink[chat_pb2.StreamCompletionResponse]):
+    """Streams text completions."""
+
+    _response = chat_pb2.StreamCompletionResponse
+
+    def _fill(self, response: chat_pb2.StreamCompletionResponse, piece: Piece) -> None:
+        choice = response.chunk.choices.add(index=piece.index, text="".join(piece.texts))
+        set_end(choice, piece)

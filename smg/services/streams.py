@@ -1,0 +1,234 @@
+"""Carries an answer from the engine's callbacks to a client that reads at its own pace.
+
+The sink puts text in, the call's own coroutine takes pieces out and writes them. While a write waits for the client,
+what comes meanwhile is merged per choice, up to a bound; a client that stays behind it loses its answer, nobody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from smg.errors import Overloaded, SmgError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from smg.pipelines.sinks import ChoiceFinish
+    from smg_proto.common.v1 import common_pb2
+
+# What a held string or entry costs beside its own bytes, about.
+ITEM_BYTES = 64
+# Text is merged into messages of about this size: clients refuse messages over 4 MiB unless told otherwise.
+MERGED_BYTES = 256 * 1024
+
+MessageT_co = TypeVar("MessageT_co", covariant=True)
+MessageT = TypeVar("MessageT")
+
+
+class SlowReader(Overloaded):
+    """The client does not read its answer."""
+
+    default_code = "slow_reader"
+
+
+@dataclass(eq=False, slots=True)
+class Piece:
+    """More of one choice; becomes one message.
+
+    Attributes:
+        index: the choice.
+        is_first: nothing of the choice came before.
+        texts: its text, in order.
+        logprobs: log-probabilities of its tokens.
+        finish: why the choice ended; None while it runs.
+        held_bytes: what the piece costs while it is held.
+        is_taken: the reader has it; nothing more goes in.
+    """
+
+    index: int
+    is_first: bool
+    texts: list[str] = field(default_factory=list)
+    logprobs: list[common_pb2.TokenLogprob] = field(default_factory=list)
+    finish: ChoiceFinish | None = None
+    held_bytes: int = 0
+    is_taken: bool = False
+
+
+class PieceBuffer:
+    """Holds the pieces of one answer that the client has not taken yet. One reader.
+
+    Within a choice the order is kept; choices may overtake each other.
+
+    Attributes:
+        overflow: set when the bound was passed; nothing is held any more.
+    """
+
+    def __init__(self, max_held_bytes: int) -> None:
+        """Args: max_held_bytes: most bytes to hold while the reader is busy."""
+        self._max_held_bytes = max_held_bytes
+        self._pieces: deque[Piece] = deque()
+        self._last: dict[int, Piece] = {}
+        self._held_bytes = 0
+        self._changed = asyncio.Event()
+        self._reader_waits = False
+        self._is_closed = False
+        self._error: SmgError | None = None
+        self.overflow: SlowReader | None = None
+        self._on_overflow: Callable[[], object] | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that are held, about."""
+        return self._held_bytes
+
+    def call_on_overflow(self, callback: Callable[[], object]) -> None:
+        """Tell who has to know, at once, that the bound was passed."""
+        self._on_overflow = callback
+
+    def text(self, index: int, text: str, logprobs: Sequence[common_pb2.TokenLogprob] = ()) -> None:
+        """Add text of a choice."""
+        if self._is_closed:
+            return
+        cost = ITEM_BYTES + len(text.encode("utf-8", "replace"))
+        for entry in logprobs:
+            cost += ITEM_BYTES + entry.ByteSize()
+        piece = self._open_piece(index)
+        if text:
+            piece.texts.append(text)
+        piece.logprobs.extend(logprobs)
+        self._hold(piece, cost)
+
+    def finish(self, index: int, finish: ChoiceFinish) -> None:
+        """End a choice; with the text before it, if that is still here."""
+        if self._is_closed:
+            return
+        piece = self._open_piece(index)
+        piece.finish = finish
+        self._hold(piece, ITEM_BYTES)
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        self._is_closed = True
+        self._changed.set()
+
+    def fail(self, error: SmgError) -> None:
+        """Nothing more comes, because of an error; it is raised after what is held."""
+        if not self._is_closed:
+            self._error = error
+            self.close()
+
+    async def take(self) -> Piece | None:
+        """The oldest piece; waits for one. None at the end.
+
+        Raises:
+            SmgError: what the answer ended with.
+        """
+        while not self._pieces:
+            if self._error is not None:
+                raise self._error
+            if self._is_closed:
+                return None
+            self._changed.clear()
+            self._reader_waits = True
+            try:
+                await self._changed.wait()
+            finally:
+                self._reader_waits = False
+        piece = self._pieces.popleft()
+        piece.is_taken = True
+        self._held_bytes -= piece.held_bytes
+        return piece
+
+    @property
+    def _is_over(self) -> bool:
+        return self._is_closed
+
+    def _open_piece(self, index: int) -> Piece:
+        """The piece that takes more of a choice: the one that waits, else a new one."""
+        last = self._last.get(index)
+        if last is not None and not last.is_taken and last.held_bytes < MERGED_BYTES:
+            return last
+        piece = self._last[index] = Piece(index, is_first=last is None)
+        self._pieces.append(piece)
+        return piece
+
+    def _hold(self, piece: Piece, cost: int) -> None:
+        piece.held_bytes += cost
+        self._held_bytes += cost
+        # What comes in one step while the reader waits is not the client's slowness, however much it is.
+        if self._held_bytes > self._max_held_bytes and not self._reader_waits:
+            self._overflow()
+        self._changed.set()
+
+    def _overflow(self) -> None:
+        self.overflow = self._error = SlowReader(
+            f"the client reads too slowly: more than {self._max_held_bytes} bytes had to be held back for it"
+        )
+        self._pieces.clear()
+        self._last.clear()
+        self._held_bytes = 0
+        self.close()
+        if self._on_overflow is not None:
+            self._on_overflow()
+
+
+class MessageSource(Protocol[MessageT_co]):
+    """Makes the messages of a streamed answer; see smg/services/stream_sinks.py."""
+
+    @property
+    def pieces(self) -> PieceBuffer:
+        """Where the pieces wait."""
+        ...
+
+    async def next_message(self) -> MessageT_co | None:
+        """The next message; None at the end. Raises what the answer ended with."""
+        ...
+
+
+async def deliver(
+    source: MessageSource[MessageT],
+    run: Callable[[], Awaitable[None]],
+    write: Callable[[MessageT], Awaitable[None]],
+    max_stall_s: float,
+) -> None:
+    """Run an answer and write its messages as the client takes them. Cancelling ends both.
+
+    Args:
+        source: the answer's sink.
+        run: makes the answer.
+        write: sends one message; returns when the client has room for more.
+        max_stall_s: time that the client gets to read the rest once the answer is complete.
+
+    Raises:
+        SlowReader: the client is too far behind, while the answer runs or after it.
+        SmgError: what the answer ended with, after the messages before it.
+    """
+    try:
+        async with asyncio.timeout(None) as bound, asyncio.TaskGroup() as group:
+            answer = group.create_task(_answer(source.pieces, run, bound, max_stall_s))
+            source.pieces.call_on_overflow(answer.cancel)
+            while (message := await source.next_message()) is not None:
+                await write(message)
+    except TimeoutError:
+        raise SlowReader(f"the client did not read the end of its answer within {max_stall_s:g} s") from None
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+
+
+async def _answer(
+    pieces: PieceBuffer, run: Callable[[], Awaitable[None]], bound: asyncio.Timeout, max_stall_s: float
+) -> None:
+    try:
+        await run()
+    except SmgError as error:
+        pieces.fail(error)
+    except asyncio.CancelledError:
+        if pieces.overflow is None:
+            raise
+        # Raised here, not only from take(): the writer may wait for the client and never take again.
+        raise pieces.overflow from None
+    pieces.close()
+    bound.reschedule(asyncio.get_running_loop().time() + max_stall_s)

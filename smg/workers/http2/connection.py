@@ -1,0 +1,356 @@
+"""One HTTP/2 connection to a gRPC server, with any number of calls on it.
+
+A read of the socket is taken apart to its end; then every call that got something is told once, with all of it. Under
+load a read holds more, so the cost per message falls when it matters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, cast
+
+from smg.errors import CANCELLED, DEADLINE_EXCEEDED, UNAVAILABLE
+from smg.workers.http2 import frames
+from smg.workers.http2.calls import Answer, Call, prefixed
+from smg.workers.http2.frames import ProtocolError
+from smg.workers.http2.headers import MAX_HEADER_BYTES, HeaderReader, Status, request_block
+from smg.workers.http2.sending import Uploads
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from smg.workers.http2.calls import Receiver
+
+_log = logging.getLogger(__name__)
+
+# Streams from which on a read waits a moment for more: with fewer, delay costs more than wake-ups.
+_MANY_STREAMS = 16
+_REFILL_BYTES = 2**30
+
+_CANCELLED = Status(CANCELLED, "cancelled", {})
+
+
+async def connect(
+    host: str, port: int, *, max_message_bytes: int, read_pause_s: float, timeout_s: float
+) -> Connection:
+    """Open a connection. The server's settings may come later.
+
+    Raises:
+        OSError: nobody answers.
+        TimeoutError: it took too long.
+    """
+    loop = asyncio.get_running_loop()
+    authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    connection = Connection(authority, max_message_bytes, read_pause_s)
+    async with asyncio.timeout(timeout_s):
+        await loop.create_connection(lambda: connection, host, port)
+    return connection
+
+
+class Connection(asyncio.Protocol):
+    """One connection.
+
+    Attributes:
+        ending: done when the connection takes no more calls; its result says why. Calls that the server has taken may
+            still end well.
+    """
+
+    def __init__(self, authority: str, max_message_bytes: int, read_pause_s: float) -> None:
+        """Args: read_pause_s: time to let the next read gather when many calls run; 0 reads at once."""
+        self._loop = asyncio.get_running_loop()
+        self._authority = authority
+        self._max_message_bytes = max_message_bytes
+        self._read_pause_s = read_pause_s
+        self._transport: asyncio.Transport | None = None
+        self._uploads = Uploads(self._write)
+        self._header_reader = HeaderReader()
+        self._blocks: dict[str, bytes] = {}
+        self._streams: dict[int, Call] = {}
+        self._waiting: deque[tuple[Call, bytes, bytes]] = deque()
+        self._numbers = itertools.count(1, 2)
+        self._max_streams = 2**31
+        self._rest = b""
+        self._unacknowledged = 0
+        self._touched: list[Call] = []
+        # A header block in several frames: its stream, its flags, what has come of it.
+        self._open_block: tuple[int, int, bytes] | None = None
+        self.ending: asyncio.Future[str] = self._loop.create_future()
+
+    def call(
+        self, path: str, message: bytes, receiver: Receiver, metadata: tuple[tuple[str, str], ...] = ()
+    ) -> Call:
+        """Start a call that sends one message.
+
+        The receiver is told of a closed connection from the event loop, never from here.
+        """
+        call = Call(receiver, self._max_message_bytes)
+        if self.ending.done():
+            call.status = Status(UNAVAILABLE, self.ending.result(), {})
+            self._loop.call_soon(self._tell, [call])
+            return call
+        block = self._block(path) if not metadata else request_block(self._authority, path, metadata)
+        self._waiting.append((call, block, prefixed(message)))
+        self._start_waiting()
+        return call
+
+    async def ask(self, path: str, message: bytes, timeout_s: float) -> tuple[Sequence[bytes], Status]:
+        """Make a call and await its end. A timeout is a status as well (DEADLINE_EXCEEDED)."""
+        answer = Answer()
+        call = self.call(path, message, answer)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await answer.get()
+        except TimeoutError:
+            return (), Status(DEADLINE_EXCEEDED, f"no answer within {timeout_s:g} s", {})
+        finally:
+            self.cancel(call)
+
+    def cancel(self, call: Call) -> None:
+        """End a call; its receiver hears nothing more. One that has ended is ignored."""
+        call.is_over = True
+        if call.status is not None:
+            return
+        call.status = _CANCELLED
+        if call.stream:
+            self._write(frames.reset(call.stream, frames.CANCEL))
+            self._forget(call)
+        else:
+            self._waiting = deque(entry for entry in self._waiting if entry[0] is not call)
+
+    def close(self, why: str = "the router closed the connection") -> None:
+        """Close. Every running call ends with UNAVAILABLE."""
+        if self._transport is not None:
+            self._transport.close()
+        self._end(why)
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Open the HTTP/2 connection."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.write(frames.opening(MAX_HEADER_BYTES))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nothing more will come."""
+        self._end(f"connection lost: {exc}" if exc else "the server closed the connection")
+
+    def data_received(self, data: bytes) -> None:
+        """Take a read apart, and tell every call that got something."""
+        try:
+            self._take_frames(self._rest + data if self._rest else data)
+        except ProtocolError as fault:
+            _log.warning("%s: %s", self._authority, fault)
+            self.close(f"the server broke HTTP/2: {fault}")
+        if self._touched:
+            touched, self._touched = self._touched, []
+            self._tell(touched)
+        transport = self._transport
+        if (
+            self._read_pause_s
+            and len(self._streams) >= _MANY_STREAMS
+            and transport
+            and not transport.is_closing()
+        ):
+            transport.pause_reading()
+            self._loop.call_later(self._read_pause_s, self._resume)
+
+    def _take_frames(self, data: bytes) -> None:
+        begin, end = 0, len(data)
+        unpack, streams, touched = frames.HEADER.unpack_from, self._streams, self._touched
+        received = 0
+        while end - begin >= frames.HEADER_BYTES:
+            high, low, kind, flags, stream = unpack(data, begin)
+            content = begin + frames.HEADER_BYTES
+            begin = content + (high << 16 | low)
+            if begin - content > frames.DEFAULT_FRAME_BYTES:
+                raise ProtocolError(f"frame of {begin - content} bytes, at most 16384 were agreed")
+            if begin > end:
+                begin = content - frames.HEADER_BYTES
+                break
+            if kind == frames.DATA:
+                received += begin - content
+            if kind == frames.DATA and flags == 0 and self._open_block is None:
+                call = streams.get(stream & frames.STREAM_MASK)
+                if call is not None:
+                    if not call.messages:
+                        touched.append(call)
+                    call.data(data[content:begin])
+                    if call.status is not None:
+                        self._refuse(call)
+            else:
+                self._take_frame(kind, flags, stream & frames.STREAM_MASK, data[content:begin])
+        self._rest = data[begin:]
+        self._acknowledge(received)
+
+    def _take_frame(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
+        """Any frame but plain data."""
+        if self._open_block is not None:
+            self._continue_block(kind, flags, stream, payload)
+        elif kind == frames.HEADERS:
+            block = frames.content_of(flags, payload, may_have_priority=True)
+            self._open_block = (stream, flags, block)
+            self._close_block(flags)
+        elif kind == frames.DATA:
+            self._take_data(flags, stream, frames.content_of(flags, payload))
+        elif kind == frames.RST_STREAM:
+            if (call := self._streams.get(stream)) is not None:
+                call.reset(int.from_bytes(payload, "big"))
+                self._finish(call)
+        elif kind == frames.SETTINGS:
+            self._take_settings(flags, payload)
+        elif kind == frames.PING:
+            if not flags & frames.ACK:
+                self._write(frames.frame(frames.PING, frames.ACK, 0, payload))
+        elif kind == frames.WINDOW_UPDATE:
+            self._uploads.opened(stream, int.from_bytes(payload, "big") & frames.STREAM_MASK)
+        elif kind == frames.GOAWAY:
+            self._take_goaway(payload)
+        elif kind in (frames.PUSH_PROMISE, frames.CONTINUATION):
+            raise ProtocolError(f"unexpected frame of type {kind}")
+
+    def _take_data(self, flags: int, stream: int, content: bytes) -> None:
+        """Data that is padded, or the last of its stream."""
+        call = self._streams.get(stream)
+        if call is None:
+            return
+        self._touched.append(call)
+        call.data(content)
+        if call.status is not None:
+            self._refuse(call)
+        elif flags & frames.END_STREAM:
+            call.end_of_data()
+            self._finish(call)
+
+    def _continue_block(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
+        open_block = self._open_block
+        if open_block is None or kind != frames.CONTINUATION or stream != open_block[0]:
+            raise ProtocolError("a header block was interrupted")
+        block = open_block[2] + payload
+        if len(block) > MAX_HEADER_BYTES:
+            raise ProtocolError(f"header block of more than {MAX_HEADER_BYTES} bytes")
+        self._open_block = (stream, open_block[1], block)
+        self._close_block(flags)
+
+    def _close_block(self, flags: int) -> None:
+        """The block is complete if the flag says so: read it in any case, as the table may depend on it."""
+        if self._open_block is None or not flags & frames.END_HEADERS:
+            return
+        stream, first_flags, block = self._open_block
+        self._open_block = None
+        fields = self._header_reader.read(block)
+        call = self._streams.get(stream)
+        if call is None:
+            return
+        is_last = bool(first_flags & frames.END_STREAM)
+        call.headers(fields, is_last=is_last)
+        if is_last:
+            self._finish(call)
+        elif call.status is not None:
+            self._refuse(call)
+
+    def _take_settings(self, flags: int, payload: bytes) -> None:
+        if flags & frames.ACK:
+            return
+        settings = frames.settings_of(payload)
+        self._max_streams = settings.get(frames.MAX_CONCURRENT_STREAMS, self._max_streams)
+        self._write(frames.frame(frames.SETTINGS, frames.ACK, 0))
+        self._uploads.configured(settings)
+        self._start_waiting()
+
+    def _take_goaway(self, payload: bytes) -> None:
+        """The server wants to end the connection: calls that it has taken may still end well."""
+        last = int.from_bytes(payload[:4], "big") & frames.STREAM_MASK
+        words = payload[8:].decode("utf-8", "replace")
+        why = f"the server is closing the connection{': ' + words if words else ''}"
+        for stream in [stream for stream in self._streams if stream > last]:
+            call = self._streams[stream]
+            call.status = Status(UNAVAILABLE, why, {})
+            self._finish(call)
+        if not self.ending.done():
+            self.ending.set_result(why)
+        self._fail_waiting(why)
+
+    def _finish(self, call: Call) -> None:
+        """A call has its status: its stream is over."""
+        if not call.messages:
+            self._touched.append(call)
+        self._forget(call)
+
+    def _forget(self, call: Call) -> None:
+        self._streams.pop(call.stream, None)
+        self._uploads.forget(call.stream)
+        self._start_waiting()
+        if self.ending.done() and not self._streams and self._transport is not None:
+            self._transport.close()
+
+    def _refuse(self, call: Call) -> None:
+        """A call ended here because of what the server sent."""
+        self._write(frames.reset(call.stream, frames.CANCEL))
+        self._finish(call)
+
+    def _tell(self, calls: Iterable[Call]) -> None:
+        for call in calls:
+            messages, call.messages = call.messages, []
+            try:
+                # A receiver may cancel any call, its own as well.
+                if messages and not call.is_over:
+                    call.receiver.on_messages(messages)
+                if call.status is not None and not call.is_over:
+                    call.is_over = True
+                    call.receiver.on_end(call.status)
+            except Exception:  # noqa: BLE001 - one receiver must not harm the others
+                _log.exception("%s: the receiver of a call raised", self._authority)
+                self.cancel(call)
+
+    def _start_waiting(self) -> None:
+        while self._waiting and len(self._streams) < self._max_streams:
+            call, block, body = self._waiting.popleft()
+            call.stream = next(self._numbers)
+            self._streams[call.stream] = call
+            self._uploads.start(call.stream, _head(call.stream, block), body)
+
+    def _fail_waiting(self, why: str) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        calls = [entry[0] for entry in waiting]
+        for call in calls:
+            call.status = Status(UNAVAILABLE, why, {})
+        self._touched += calls
+
+    def _end(self, why: str) -> None:
+        if not self.ending.done():
+            self.ending.set_result(why)
+        self._fail_waiting(why)
+        calls = list(self._streams.values())
+        self._streams.clear()
+        for call in calls:
+            call.status = call.status or Status(UNAVAILABLE, why, {})
+        touched, self._touched = [*self._touched, *calls], []
+        self._tell(touched)
+
+    def _acknowledge(self, size: int) -> None:
+        """Give back the part of the connection's window that was used, long before it is empty."""
+        self._unacknowledged += size
+        if self._unacknowledged >= _REFILL_BYTES:
+            self._write(frames.window_update(self._unacknowledged))
+            self._unacknowledged = 0
+
+    def _resume(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def _block(self, path: str) -> bytes:
+        block = self._blocks.get(path)
+        if block is None:
+            block = self._blocks[path] = request_block(self._authority, path)
+        return block
+
+
+def _head(stream: int, block: bytes) -> bytes:
+    return frames.frame(frames.HEADERS, frames.END_HEADERS, stream, block)

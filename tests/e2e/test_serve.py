@@ -1,0 +1,206 @@
+"""`smg serve` as a user runs it: real processes, the real packaged model, the official client."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import grpc
+import openai
+import psutil
+import pytest
+
+from smg_proto.chat.v1 import chat_pb2, chat_pb2_grpc
+from smg_proto.model.v1 import model_pb2, model_pb2_grpc
+
+pytestmark = [pytest.mark.model, pytest.mark.slow]
+pytest.importorskip("torch")
+
+QUESTION = [{"role": "user", "content": "What is the capital of France? Answer in one word."}]
+LARGEST_ROUTER_BYTES = 120 * 1024 * 1024
+
+
+@dataclass
+class Served:
+    """A running `smg serve`."""
+
+    process: subprocess.Popen[str]
+    http_url: str
+    grpc_target: str
+    errors: Path
+
+    @property
+    def engine(self) -> psutil.Process:
+        (engine,) = psutil.Process(self.process.pid).children()
+        return engine
+
+    @property
+    def client(self) -> openai.OpenAI:
+        return openai.OpenAI(base_url=f"{self.http_url}/v1", api_key="none", max_retries=0, timeout=50)
+
+    def model(self) -> str:
+        return self.client.models.list().data[0].id
+
+    def answer(self) -> str:
+        done = self.client.chat.completions.create(
+            model=self.model(), messages=QUESTION, temperature=0, max_tokens=16
+        )
+        return done.choices[0].message.content
+
+    def is_ready(self) -> bool:
+        try:
+            with urlopen(f"{self.http_url}/readiness", timeout=10) as answer:
+                return answer.status == 200
+        except HTTPError:
+            return False
+
+
+@contextlib.contextmanager
+def serving(folder: Path, *flags: str) -> Iterator[Served]:
+    """Start `smg serve` on free ports and wait for its ready line."""
+    errors = folder / "stderr.log"
+    with errors.open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "smg", "serve", "--port", "0", "--grpc-port", "0", *flags],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+    try:
+        for line in process.stdout:
+            if line.startswith("ready "):
+                _, http_url, grpc_url = line.split()
+                break
+        else:
+            pytest.fail(f"no ready line; standard error:\n{errors.read_text()}")
+        yield Served(process, http_url, grpc_url.removeprefix("grpc://"), errors)
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("serve")) as server:
+        yield server
+
+
+def until(holds, deadline_s: float = 40.0) -> None:
+    """Poll other processes' state until it holds; fail when it never does."""
+    deadline = time.monotonic() + deadline_s
+    while not holds():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.05)
+
+
+def test_the_openai_client_gets_an_answer(served):
+    assert "Paris" in served.answer()
+
+
+def test_the_openai_client_gets_the_same_answer_as_a_stream(served):
+    stream = served.client.chat.completions.create(
+        model=served.model(),
+        messages=QUESTION,
+        temperature=0,
+        max_tokens=16,
+        stream=True,
+        stream_options={"include_usage": True},
+    )
+    chunks = list(stream)
+    text = "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)
+    assert text == served.answer()
+    assert chunks[-1].usage.completion_tokens > 0
+
+
+def chat_request(model: str) -> chat_pb2.ChatRequest:
+    request = chat_pb2.ChatRequest(model=model)
+    request.messages.add(role="user", text=QUESTION[0]["content"])
+    request.sampling.temperature = 0
+    request.sampling.max_completion_tokens = 16
+    return request
+
+
+async def test_grpc_clients_get_the_same_answer_whole_and_as_a_stream(served):
+    async with grpc.aio.insecure_channel(served.grpc_target) as channel:
+        models = await model_pb2_grpc.ModelServiceStub(channel).ListModels(model_pb2.ListModelsRequest())
+        chat = chat_pb2_grpc.ChatServiceStub(channel)
+        request = chat_request(models.models[0].id)
+        whole = await chat.CreateChatCompletion(chat_pb2.CreateChatCompletionRequest(chat=request))
+        pieces = [
+            choice.delta.content
+            async for answer in chat.StreamChatCompletion(chat_pb2.StreamChatCompletionRequest(chat=request))
+            for choice in answer.chunk.choices
+        ]
+    text = whole.completion.choices[0].message.content
+    assert "Paris" in text
+    assert "".join(pieces) == text
+    assert text == await asyncio.to_thread(served.answer)
+
+
+def test_the_example_for_grpc_works(served):
+    example = Path(__file__).parents[2] / "examples" / "grpc_client.py"
+    words = [sys.executable, str(example), served.grpc_target, QUESTION[0]["content"]]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=50, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Paris") >= 2, "once whole, once as a stream"
+
+
+def test_smg_chat_answers_through_a_pipe(served):
+    words = [sys.executable, "-m", "smg", "chat", "--url", served.http_url, "--temperature", "0"]
+    done = subprocess.run(
+        words, input=QUESTION[0]["content"] + "\n", capture_output=True, text=True, timeout=50, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Paris" in done.stdout
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_the_router_process_is_small_and_has_no_torch_in_it(served):
+    served.answer()
+    router = psutil.Process(served.process.pid)
+    mapped = {Path(region.path).name for region in router.memory_maps()}
+    assert not [name for name in mapped if "torch" in name]
+    assert [name for name in {Path(m.path).name for m in served.engine.memory_maps()} if "torch" in name]
+    assert router.memory_info().rss < LARGEST_ROUTER_BYTES
+
+
+def test_the_router_imports_no_engine_library():
+    code = (
+        "import sys, smg.server, smg.cli.serve;"
+        "found = {'torch', 'transformers', 'numpy', 'llguidance', 'safetensors', 'servicers'} & set(sys.modules);"
+        "assert not found, found"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=50)
+
+
+def test_an_engine_that_is_killed_is_restarted_and_answers_again(tmp_path):
+    with serving(tmp_path) as server:
+        before = server.answer()
+        engine = server.engine
+        engine.kill()
+        until(lambda: "the engine serves again" in server.errors.read_text())
+        until(server.is_ready)
+        assert server.engine.pid != engine.pid
+        assert server.answer() == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_in_order_and_leaves_no_process(tmp_path, number):
+    with serving(tmp_path) as server:
+        engine = server.engine
+        os.kill(server.process.pid, number)
+        assert server.process.wait(timeout=40) == 0, server.errors.read_text()
+        assert not engine.is_running()

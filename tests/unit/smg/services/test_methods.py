@@ -1,0 +1,30 @@
+"""METHODS: no method of the services can be forgotten, and so be open to everybody by mistake."""
+
+import pytest
+
+from smg.services.methods import ADMIN_SERVICE, CHAT_SERVICE, METHODS, MODEL_SERVICE, ROUTES
+from smg_proto.admin.v1 import admin_pb2
+from smg_proto.chat.v1 import chat_pb2
+from smg_proto.model.v1 import model_pb2
+
+FILES = {CHAT_SERVICE: chat_pb2, MODEL_SERVICE: model_pb2, ADMIN_SERVICE: admin_pb2}
+
+
+def test_the_table_has_the_methods_of_the_protocol_and_no_others():
+    declared = {
+        f"/{service.full_name}/{method.name}"
+        for file in FILES.values()
+        for service in file.DESCRIPTOR.services_by_name.values()
+        for method in service.methods
+    }
+    assert set(METHODS) == declared
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_a_method_is_open_only_where_http_is(name):
+    expected = "admin" if ADMIN_SERVICE in name else "open" if name.endswith("/ListModels") else "serving"
+    assert METHODS[name].access == expected
+
+
+def test_routes_are_the_names_that_are_counted():
+    assert {method.route for method in METHODS.values()} == set(ROUTES)
