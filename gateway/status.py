@@ -9,10 +9,9 @@ import orjson
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from smg.workers.registry import WorkerRegistry
-
     from gateway.reply import Reply
     from gateway.request import HttpRequest
+    from smg.workers.registry import WorkerRegistry
 
 
 class StatusHandlers:

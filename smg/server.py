@@ -28,7 +28,7 @@ from smg.pipelines.chat import ChatPipeline
 from smg.pipelines.completion import CompletionPipeline
 from smg.pipelines.engine_call import EngineCall, RetryOptions
 from smg.pipelines.meter import Meters
-from smg.policies.registry import create_policy
+from smg.policies import make_policy
 from smg.prompt.builder import PromptBuilder
 from smg.services.methods import ROUTES
 from smg.services.server import GrpcParts, GrpcServer
@@ -113,7 +113,7 @@ class Router:
         admission = admission_of(settings.admission)
         engine_call = EngineCall(
             self.registry,
-            create_policy(settings.routing.policy),
+            make_policy(settings.routing.policy),
             retry_options(settings.retries),
             settings.listener.request_timeout_secs,
             lambda: self._metrics.retried("chat"),

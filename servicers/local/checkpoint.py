@@ -115,7 +115,9 @@ class GgufWeights(Mapping[str, torch.Tensor]):
     def quants(self, name: str) -> Quants | None:
         """The 4-bit numbers of a Q4_0 or Q4_1 matrix; None when it is stored otherwise."""
         source = self._names.get(name)
-        split = None if source is None else split_4bit(self._file.tensors[source].kind, self._file.raw(source))
+        split = (
+            None if source is None else split_4bit(self._file.tensors[source].kind, self._file.raw(source))
+        )
         if source is None or split is None:
             return None
         rows, columns = self._file.tensors[source].shape

@@ -179,6 +179,10 @@ def _grammar_text(kind: str, text: str) -> str:
         raise RefusalError(
             f"json_schema is a JSON {type(schema).__name__}; it must be an object or a boolean"
         )
+    if isinstance(schema, bool):
+        if not schema:
+            raise RefusalError("json_schema is false, which allows nothing")
+        text = "{}"
     # `lenient` would drop keywords that are not understood: the output would not be what was asked for.
     return LLMatcher.grammar_from_json_schema(
         text, overrides={"lenient": False, "whitespace_pattern": _SPACE, "whitespace_flexible": True}

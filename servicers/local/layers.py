@@ -1,4 +1,4 @@
-"""Puts the weights of one decoder layer together, checked against the config.
+"""Puts the weights of a decoder together, checked against the config.
 
 Matrices that multiply the same input become one: q, k and v, and the two halves of the gated product. Names are
 those of the `transformers` package.
@@ -39,6 +39,18 @@ class Layer:
     down: Linear
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ends:
+    """What lies before the first layer and behind the last."""
+
+    embedding: torch.Tensor
+    """[vocab_size, hidden_size]"""
+    norm: torch.Tensor
+    head: Linear
+    head_rows: torch.Tensor
+    """The head's weights as rows to pick from, [vocab_size, hidden_size]; the embedding itself when tied."""
+
+
 def take(weights: Mapping[str, torch.Tensor], name: str, shape: tuple[int, ...]) -> torch.Tensor:
     """A weight that must exist in this shape.
 
@@ -51,6 +63,22 @@ def take(weights: Mapping[str, torch.Tensor], name: str, shape: tuple[int, ...])
     if tuple(weight.shape) != shape:
         raise ModelFileError(f"weight {name} has shape {tuple(weight.shape)}; the config says {shape}")
     return weight
+
+
+def build_ends(
+    config: ModelConfig, weights: Mapping[str, torch.Tensor], *, precision: Precision, device: torch.device
+) -> Ends:
+    """Read embedding, last norm and head, and prepare them for a precision and device."""
+    size = (config.vocab_size, config.hidden_size)
+    embedding = take(weights, "model.embed_tokens.weight", size)
+    head = embedding if config.tied_head else take(weights, "lm_head.weight", size)
+    table = embedding.to(device, precision.weights)
+    return Ends(
+        embedding=table,
+        norm=take(weights, "model.norm.weight", size[1:]).to(device, precision.activations),
+        head=make_linear(head, None, precision, device),
+        head_rows=table if config.tied_head else head.to(device, precision.weights),
+    )
 
 
 def build_layer(
@@ -84,7 +112,11 @@ def build_layer(
         matrix = torch.cat([take(weights, f"{name}.weight", (size, inputs)) for name, size in names.items()])
         if not any(f"{name}.bias" in weights for name in names):
             product = make_linear(matrix, None, precision, device)
-            return product if quants is None else with_int4([quants(f"{name}.weight") for name in names], product)
+            return (
+                product
+                if quants is None
+                else with_int4([quants(f"{name}.weight") for name in names], product)
+            )
         bias = torch.cat([take(weights, f"{name}.bias", (size,)) for name, size in names.items()])
         return make_linear(matrix, bias, precision, device)
 

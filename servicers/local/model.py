@@ -19,14 +19,16 @@ from servicers.local.attention import CachedPlan, CausalMask, Segment
 from servicers.local.checkpoint import GgufWeights, read_checkpoint
 from servicers.local.config import ModelConfig, ModelFileError
 from servicers.local.kv_cache import KVCache
-from servicers.local.layers import Layer, build_layer, rms_norm, take
-from servicers.local.linear import Linear, Precision, choose_precision, make_linear
+from servicers.local.layers import Ends, Layer, build_ends, build_layer, rms_norm
+from servicers.local.linear import Precision, choose_precision
 from servicers.local.packed_attention import DetachedPlan
 from servicers.local.rope import RotaryTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    from servicers.local.layers import QuantsOf
 
     Plan = CachedPlan | DetachedPlan
 
@@ -67,25 +69,12 @@ def load_model(
 class Model:
     """A loaded network. See from_state_dict and load_model."""
 
-    def __init__(
-        self,
-        config: ModelConfig,
-        *,
-        embedding: torch.Tensor,
-        layers: list[Layer],
-        norm: torch.Tensor,
-        head: Linear,
-        head_rows: torch.Tensor,
-        precision: Precision,
-    ) -> None:
+    def __init__(self, config: ModelConfig, ends: Ends, layers: list[Layer], precision: Precision) -> None:
         self.config = config
         self.precision = precision
-        self.device = embedding.device
-        self._embedding = embedding
+        self.device = ends.embedding.device
+        self._ends = ends
         self._layers = layers
-        self._norm = norm
-        self._head = head
-        self._head_rows = head_rows
         self._rotary = RotaryTable(
             config.rope,
             config.head_dim,
@@ -104,6 +93,8 @@ class Model:
         *,
         dtype: torch.dtype,
         device: str = "cpu",
+        precision: Precision | None = None,
+        quants: QuantsOf | None = None,
     ) -> Model:
         """Build a model from weights under the names that the `transformers` package gives them.
 
@@ -112,31 +103,22 @@ class Model:
             weights: tensors of any floating-point type.
             dtype: as for load_model.
             device: as for load_model.
+            precision: kernels to use; None = the best for dtype and device.
             quants: as for layers.build_layer.
 
         A weight is asked for when its layer is built, by as many threads as torch has, so a mapping that makes
         weights when asked keeps the peak low.
         """
         target = torch.device(device)
-        precision = choose_precision(dtype, target)
-        size = (config.vocab_size, config.hidden_size)
-        embedding = take(weights, "model.embed_tokens.weight", size)
-        head_rows = embedding if config.tied_head else take(weights, "lm_head.weight", size)
-        table = embedding.to(target, precision.weights)
+        precision = precision or choose_precision(dtype, target)
         # Unpacking and packing weights are single-threaded and release the interpreter lock.
         with ThreadPoolExecutor(max_workers=torch.get_num_threads(), thread_name_prefix="load") as pool:
-            head = pool.submit(make_linear, head_rows, None, precision, target)
-            build = functools.partial(build_layer, config, weights, precision=precision, device=target, quants=quants)
+            ends = pool.submit(build_ends, config, weights, precision=precision, device=target)
+            build = functools.partial(
+                build_layer, config, weights, precision=precision, device=target, quants=quants
+            )
             layers = list(pool.map(build, range(config.layers)))
-        return cls(
-            config,
-            embedding=table,
-            layers=layers,
-            norm=take(weights, "model.norm.weight", (config.hidden_size,)).to(target, precision.activations),
-            head=head.result(),
-            head_rows=table if config.tied_head else head_rows.to(target, precision.weights),
-            precision=precision,
-        )
+        return cls(config, ends.result(), layers, precision)
 
     def new_cache(self, slots: int, slot_tokens: int) -> KVCache:
         """Slabs for `slots` sequences of up to `slot_tokens` tokens."""
@@ -202,12 +184,12 @@ class Model:
     @torch.inference_mode()
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Scores of the whole vocabulary, [rows, vocab_size] float32. For label logprobs: log_softmax of these."""
-        return self._head(hidden).float()
+        return self._ends.head(hidden).float()
 
     @torch.inference_mode()
     def label_logits(self, hidden: torch.Tensor, label_ids: Sequence[int]) -> torch.Tensor:
         """Scores of a few tokens only, [rows, labels] float32: enough for a softmax over the labels."""
-        rows = self._head_rows[torch.tensor(label_ids, device=self.device)]
+        rows = self._ends.head_rows[torch.tensor(label_ids, device=self.device)]
         return F.linear(hidden.float(), rows.float())
 
     def _compute_detached(
@@ -241,7 +223,7 @@ class Model:
     ) -> torch.Tensor:
         config, eps = self.config, self.config.norm_eps
         query_key_heads = config.heads + config.kv_heads
-        x = self._embedding[token_ids.to(self.device)].to(self.precision.activations)
+        x = self._ends.embedding[token_ids.to(self.device)].to(self.precision.activations)
         rotation = self._rotary.rows(positions.to(self.device))
         for index, layer in enumerate(self._layers):
             qkv = layer.qkv(rms_norm(x, layer.attention_norm, eps))
@@ -254,7 +236,7 @@ class Model:
             x = x + layer.output(mixed)
             gate, up = layer.gate_up(rms_norm(x, layer.mlp_norm, eps)).chunk(2, dim=-1)
             x = x + layer.down(F.silu(gate) * up)
-        return rms_norm(x, self._norm, eps)
+        return rms_norm(x, self._ends.norm, eps)
 
     def _rotate(
         self, layer: Layer, heads: torch.Tensor, rotation: tuple[torch.Tensor, torch.Tensor]

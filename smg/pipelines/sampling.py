@@ -5,47 +5,47 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from smg.pipelines.choice import TextOptions
+from smg.validation.rules import set_fields
 from smg.validation.sampling import max_tokens
 from smg_proto.engine.v1 import card_pb2, work_pb2
 
 if TYPE_CHECKING:
     from smg_proto.chat.v1 import options_pb2
 
-_SAME_NAME = (
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "presence_penalty",
-    "frequency_penalty",
-    "repetition_penalty",
+# Fields that have the same name and meaning on both sides.
+_SAME = frozenset(
+    (
+        "temperature",
+        "top_p",
+        "top_k",
+        "min_p",
+        "presence_penalty",
+        "frequency_penalty",
+        "repetition_penalty",
+        "ignore_eos",
+    )
 )
 
 
 def engine_sampling(options: options_pb2.SamplingOptions, *, choice_index: int = 0) -> card_pb2.Sampling:
     """The engine's view of the client's sampling options; fields that are unset stay unset."""
-    sampling = card_pb2.Sampling()
-    for name in _SAME_NAME:
-        if options.HasField(name):
-            setattr(sampling, name, getattr(options, name))
-    limit = max_tokens(options)
+    fields = set_fields(options)
+    sampling = card_pb2.Sampling(**{name: fields[name] for name in _SAME & fields.keys()})
+    limit = max_tokens(fields)
     if limit is not None:
         sampling.max_new_tokens = limit
-    if options.min_tokens:
-        sampling.min_new_tokens = options.min_tokens
-    if options.HasField("sampling_seed"):
-        sampling.seed = options.sampling_seed
-    elif options.HasField("seed"):
-        sampling.seed = options.seed
-    if options.stop:
-        sampling.stop.extend(options.stop)
-    if options.stop_token_ids:
-        sampling.stop_token_ids.extend(options.stop_token_ids)
-    if options.ignore_eos:
-        sampling.ignore_eos = True
-    if options.logit_bias:
-        sampling.logit_bias_token.extend(int(token) for token in options.logit_bias)
-        sampling.logit_bias_value.extend(options.logit_bias.values())
+    if fields.get("min_tokens"):
+        sampling.min_new_tokens = fields["min_tokens"]
+    seed = fields.get("sampling_seed", fields.get("seed"))
+    if seed is not None:
+        sampling.seed = seed
+    if "stop" in fields:
+        sampling.stop.extend(fields["stop"])
+    if "stop_token_ids" in fields:
+        sampling.stop_token_ids.extend(fields["stop_token_ids"])
+    if "logit_bias" in fields:
+        sampling.logit_bias_token.extend(int(token) for token in fields["logit_bias"])
+        sampling.logit_bias_value.extend(fields["logit_bias"].values())
     if choice_index:
         sampling.choice_index = choice_index
     return sampling
@@ -53,11 +53,12 @@ def engine_sampling(options: options_pb2.SamplingOptions, *, choice_index: int =
 
 def text_options(options: options_pb2.SamplingOptions, *, logprobs: bool) -> TextOptions:
     """How the output tokens become text."""
+    fields = set_fields(options)
     return TextOptions(
-        stop=tuple(options.stop),
-        stop_token_ids=frozenset(options.stop_token_ids),
-        keep_stop=options.no_stop_trim,
-        skip_special_tokens=options.skip_special_tokens if options.HasField("skip_special_tokens") else True,
+        stop=tuple(fields.get("stop", ())),
+        stop_token_ids=frozenset(fields.get("stop_token_ids", ())),
+        keep_stop=fields.get("no_stop_trim", False),
+        skip_special_tokens=fields.get("skip_special_tokens", True),
         logprobs=logprobs,
     )
 

@@ -24,8 +24,9 @@ _WHITE_SPACE = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u200
 )
 _MARKUP = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")
 _HTML_ELEMENTS = frozenset(
-    "a b blockquote br caption code div em h1 h2 h3 h4 h5 h6 hr i li ol p pre s span strong sub sup table tbody td"
-    " tfoot th thead tr u ul".split()
+    ("a", "b", "blockquote", "br", "caption", "code", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "i", "li")
+    + ("ol", "p", "pre", "s", "span", "strong", "sub", "sup", "table", "tbody", "td", "tfoot", "th", "thead", "tr")
+    + ("u", "ul")
 )
 
 

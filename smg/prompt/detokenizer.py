@@ -48,7 +48,7 @@ class Detokenizer:
             data = self._without_leading_space(ids, data)
         if self._pending:
             data = self._pending + data
-        text, used = utf_8_decode(data, "replace", False)  # noqa: FBT003 - positional only in codecs
+        text, used = utf_8_decode(data, "replace", False)
         self._pending = data[used:]
         self.is_clean = not self._pending and not self._at_start
         return text
@@ -57,7 +57,7 @@ class Detokenizer:
         """The response is over: return what was held back."""
         if self._slow is not None:
             return self._slow.finish()
-        text, _ = utf_8_decode(self._pending, "replace", True)  # noqa: FBT003 - positional only in codecs
+        text, _ = utf_8_decode(self._pending, "replace", True)
         self._pending = b""
         return text
 

@@ -8,14 +8,12 @@ the reference on probes; one difference and the backend is not used.
 from __future__ import annotations
 
 import random
-import re
 from typing import TYPE_CHECKING
 
 import orjson
 
-from smg.prompt.control import any_of
 from smg.prompt.packed import pack_ids
-from smg.prompt.split_kinds import SplitKind, split_kind_of
+from smg.prompt.split_kinds import split_kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer as HfTokenizer
 
     from smg.prompt.reference import PlainEncoder
+    from smg.prompt.split_kinds import SplitKind
 
 _SHORT = 512  # characters; a shorter text that the guard matches goes to the reference whole
 _LOOK_BACK = 2048  # characters searched for a cut before a matched place
@@ -36,20 +35,10 @@ class FastEncoder:
     The text must not spell an added token of the tokenizer other than those that the guard covers.
     """
 
-    def __init__(self, encode: Callable[[str], list[int]], plain: PlainEncoder, kind: SplitKind, content: str) -> None:
-        """Use `encode` for what is safe.
-
-        Args:
-            encode: text to ids, fast.
-            plain: the reference.
-            kind: where `encode` is not exact.
-            content: regex of the added tokens that a text may spell; they go to the reference as well.
-        """
-        self.name = kind.name
+    def __init__(self, encode: Callable[[str], list[int]], plain: PlainEncoder, kind: SplitKind) -> None:
         self._encode = encode
         self._plain = plain
-        self._guard = re.compile(f"{kind.guard.pattern}|{content}") if content else kind.guard
-        self._cut = kind.cut
+        self._kind = kind
 
     def encode(self, text: str) -> bytes:
         """Ids as packed bytes.
@@ -57,35 +46,39 @@ class FastEncoder:
         Raises:
             InvalidRequest: the text has a lone surrogate.
         """
-        if self._guard.search(text) is None:
-            try:
-                return pack_ids(self._encode(text))
-            except UnicodeEncodeError:
-                return self._plain.encode(text)  # which says what is wrong with it
+        try:
+            guarded = self._kind.guarded(text)
+        except UnicodeEncodeError:
+            return self._plain.encode(text)  # which says what is wrong with it
+        if not guarded:
+            return pack_ids(self._encode(text))
         if len(text) < _SHORT:
             return self._plain.encode(text)
-        guarded = list(self._guarded_spans(text))
-        if 2 * sum(end - start for start, end in guarded) > len(text) or len(guarded) > len(text) // _SHORT + 8:
+        islands = self._islands(text, guarded)
+        if 2 * sum(end - start for start, end in islands) > len(text) or len(islands) > len(text) // _SHORT + 8:
             return self._plain.encode(text)
         parts: list[bytes] = []
         done = 0
-        for start, end in guarded:
+        for start, end in islands:
             parts += [pack_ids(self._encode(text[done:start])), self._plain.encode(text[start:end])]
             done = end
         parts.append(pack_ids(self._encode(text[done:])))
         return b"".join(parts)
 
-    def _guarded_spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Spans from one safe cut to another that together hold every match of the guard."""
+    def _islands(self, text: str, guarded: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Widen each guarded span to the safe cuts around it; spans between the same cuts become one."""
+        islands: list[tuple[int, int]] = []
         done = 0
-        while match := self._guard.search(text, done):
+        for first, last in guarded:
+            if last <= done:
+                continue
             start = done
-            for cut in self._cut.finditer(text, max(done, match.start() - _LOOK_BACK), match.start()):
+            for cut in self._kind.cut.finditer(text, max(done, first - _LOOK_BACK), first):
                 start = cut.start()
-            after = self._cut.search(text, match.end())
-            end = after.start() if after else len(text)
-            yield start, end
-            done = end
+            after = self._kind.cut.search(text, last)
+            done = after.start() if after else len(text)
+            islands.append((start, done))
+        return islands
 
 
 def load_fast_encoder(
@@ -116,8 +109,7 @@ def load_fast_encoder(
     def encode(text: str) -> list[int]:
         return tokenizer.encode(text, add_special_tokens=False).ids
 
-    content = list(content)
-    fast = FastEncoder(encode, plain, kind, any_of(content) if content else "")
+    fast = FastEncoder(encode, plain, kind.with_content(content))
     for probe in [*_PROBES, *_vocabulary_probes(reference), *_random_probes()]:
         if fast.encode(probe) != plain.encode(probe):
             return None, f"tokie differs from tokenizers on {probe!r}"

@@ -98,6 +98,7 @@ class RouterMetrics(Collector):
         self._models: frozenset[str] = frozenset()
         self._requests: dict[tuple[str, str], RequestSeries] = {}
         self._responses: Counter[tuple[str, int]] = Counter()
+        self._grpc_responses: Counter[tuple[str, int]] = Counter()
         self._retries: Counter[str] = Counter()
         self._slow_readers = 0
         self._workers: Callable[[], Iterable[WorkerState]] = tuple
@@ -136,6 +137,10 @@ class RouterMetrics(Collector):
         """An HTTP request was answered; `route` is the table's path, not the client's."""
         known = _LOWEST_STATUS <= status <= _HIGHEST_STATUS
         self._responses[route if route in self._routes else OTHER, status if known else 0] += 1
+
+    def grpc_response(self, route: str, code: int) -> None:
+        """A gRPC call has ended, with this google.rpc.Code."""
+        self._grpc_responses[route if route in self._routes else OTHER, code] += 1
 
     def retried(self, route: str) -> None:
         """A request is given to a worker again."""
@@ -192,10 +197,15 @@ class RouterMetrics(Collector):
         responses = CounterMetricFamily("smg_http_responses", "HTTP answers.", labels=["route", "status"])
         for (route, status), count in list(self._responses.items()):
             responses.add_metric([route, str(status) if status else OTHER], count)
+        calls = CounterMetricFamily(
+            "smg_grpc_responses", "gRPC calls that have ended, by google.rpc.Code.", labels=["route", "code"]
+        )
+        for (route, code), count in list(self._grpc_responses.items()):
+            calls.add_metric([route, str(code)], count)
         retries = CounterMetricFamily("smg_retries", "Requests given to a worker again.", labels=["route"])
         for route, count in list(self._retries.items()):
             retries.add_metric([route], count)
-        yield from (responses, retries)
+        yield from (responses, calls, retries)
         yield CounterMetricFamily(
             "smg_slow_reader_aborts", "Streams cut because the client did not read.", value=self._slow_readers
         )

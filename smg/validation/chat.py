@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from smg.validation.rules import CHAT, CHAT_SAMPLING, raise_faults, range_faults, set_fields
+from smg.validation.sampling import sampling_faults
 from smg_proto.chat.v1 import options_pb2
 
-from smg.validation.rules import CHAT, CHAT_SAMPLING, raise_faults, range_faults
-from smg.validation.sampling import sampling_faults
-
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from smg_proto.chat.v1 import chat_pb2, message_pb2
 
 Fault = tuple[str, str]
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+# Roles whose messages need nothing but text.
+SPEAKERS = frozenset(("system", "developer", "user", "assistant"))
+MAX_MESSAGE_FAULTS = 8
 THINKING_TYPES = ("enabled", "disabled", "adaptive")
 
 
@@ -23,27 +27,40 @@ def validate_chat(request: chat_pb2.ChatRequest) -> None:
     Raises:
         InvalidRequest: one or more rules are broken; the message names them all.
     """
-    faults = [*range_faults(request, CHAT), *range_faults(request.sampling, CHAT_SAMPLING)]
-    faults += sampling_faults(request.sampling)
-    if not request.model:
+    fields = set_fields(request)
+    sampling = set_fields(fields["sampling"]) if "sampling" in fields else {}
+    faults = range_faults(fields, CHAT)
+    if sampling:
+        faults += range_faults(sampling, CHAT_SAMPLING)
+        faults += sampling_faults(sampling)
+    if "model" not in fields:
         faults.append(("model", "model is empty; name a model of GET /v1/models"))
-    if not request.messages:
-        faults.append(("messages", "messages is empty; at least one message is needed"))
-    for index, message in enumerate(request.messages):
-        faults += _message_faults(index, message)
-        if len(faults) > 8:
-            break
-    faults += _stream_faults(request)
-    faults += _tool_faults(request)
-    faults += _format_faults(request)
-    if request.thinking.HasField("type") and request.thinking.type not in THINKING_TYPES:
-        faults.append(
-            (
-                "thinking.type",
-                f"thinking.type is {request.thinking.type!r}; allowed are {', '.join(THINKING_TYPES)}",
-            )
-        )
+    faults += _messages_faults(fields.get("messages", ()))
+    if "stream_options" in fields and not request.stream:
+        faults.append(("stream_options", "stream_options is set; it is allowed only with stream: true"))
+    if "top_logprobs" in fields and not fields.get("logprobs"):
+        faults.append(("top_logprobs", "top_logprobs is set; it is allowed only with logprobs: true"))
+    if "tools" in fields or "tool_choice" in fields:
+        faults += _tool_faults(request)
+    if "response_format" in fields:
+        faults += _format_faults(fields["response_format"], sampling)
+    if "thinking" in fields:
+        faults += _thinking_faults(fields["thinking"])
     raise_faults(faults)
+
+
+def _messages_faults(messages: Sequence[message_pb2.ChatMessage]) -> list[Fault]:
+    if not messages:
+        return [("messages", "messages is empty; at least one message is needed")]
+    faults: list[Fault] = []
+    for index, message in enumerate(messages):
+        # The common message, text from somebody who may speak, is done with one look.
+        if message.text and message.role in SPEAKERS:
+            continue
+        faults += _message_faults(index, message)
+        if len(faults) >= MAX_MESSAGE_FAULTS:
+            break
+    return faults
 
 
 def _message_faults(index: int, message: message_pb2.ChatMessage) -> list[Fault]:
@@ -60,15 +77,6 @@ def _message_faults(index: int, message: message_pb2.ChatMessage) -> list[Fault]
     if role == "tool" and not message.HasField("tool_call_id"):
         return [(f"{name}.tool_call_id", f"{name}.tool_call_id is missing; it names the call answered")]
     return []
-
-
-def _stream_faults(request: chat_pb2.ChatRequest) -> list[Fault]:
-    faults: list[Fault] = []
-    if request.HasField("stream_options") and not request.stream:
-        faults.append(("stream_options", "stream_options is set; it is allowed only with stream: true"))
-    if request.HasField("top_logprobs") and not request.logprobs:
-        faults.append(("top_logprobs", "top_logprobs is set; it is allowed only with logprobs: true"))
-    return faults
 
 
 def _tool_faults(request: chat_pb2.ChatRequest) -> list[Fault]:
@@ -93,17 +101,22 @@ def _tool_faults(request: chat_pb2.ChatRequest) -> list[Fault]:
     return faults
 
 
-def _format_faults(request: chat_pb2.ChatRequest) -> list[Fault]:
-    answer = request.response_format
+def _format_faults(answer: options_pb2.ResponseFormat, sampling: Mapping[str, Any]) -> list[Fault]:
     types = options_pb2.ResponseFormat
-    constraint = "regex" if request.sampling.HasField("regex") else "ebnf"
-    has_constraint = request.sampling.HasField("regex") or request.sampling.HasField("ebnf")
     faults: list[Fault] = []
     if answer.type == types.TYPE_JSON_SCHEMA and not answer.name:
         faults.append(("response_format.json_schema.name", "response_format.json_schema.name is empty"))
-    if has_constraint and answer.type in (types.TYPE_JSON_SCHEMA, types.TYPE_JSON_OBJECT):
+    constraint = next((name for name in ("regex", "ebnf") if name in sampling), None)
+    if constraint and answer.type in (types.TYPE_JSON_SCHEMA, types.TYPE_JSON_OBJECT):
         faults.append((constraint, f"{constraint} is set together with a JSON response_format; set only one"))
     return faults
+
+
+def _thinking_faults(thinking: options_pb2.Thinking) -> list[Fault]:
+    if not thinking.HasField("type") or thinking.type in THINKING_TYPES:
+        return []
+    allowed = ", ".join(THINKING_TYPES)
+    return [("thinking.type", f"thinking.type is {thinking.type[:40]!r}; allowed are {allowed}")]
 
 
 def _listed(names: set[str]) -> str:

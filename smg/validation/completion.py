@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from smg.validation.rules import COMPLETION, COMPLETION_SAMPLING, raise_faults, range_faults
+from smg.validation.rules import COMPLETION, COMPLETION_SAMPLING, raise_faults, range_faults, set_fields
 from smg.validation.sampling import sampling_faults
 
 if TYPE_CHECKING:
@@ -17,8 +17,10 @@ def validate_completion(request: completion_pb2.CompletionRequest) -> None:
     Raises:
         InvalidRequest: one or more rules are broken; the message names them all.
     """
-    faults = [*range_faults(request, COMPLETION), *range_faults(request.sampling, COMPLETION_SAMPLING)]
-    faults += sampling_faults(request.sampling)
+    sampling = set_fields(request.sampling)
+    faults = range_faults(set_fields(request), COMPLETION)
+    faults += range_faults(sampling, COMPLETION_SAMPLING)
+    faults += sampling_faults(sampling)
     if not request.model:
         faults.append(("model", "model is empty; name a model of GET /v1/models"))
     if not request.prompts:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smg.errors import InvalidRequest
 
@@ -85,16 +85,21 @@ COMPLETION_SAMPLING: Mapping[str, Range] = {**SAMPLING, "max_tokens": INT32}
 LOGIT_BIAS = Range(-100, 100)
 
 
-def range_faults(message: Message, ranges: Mapping[str, Range]) -> list[tuple[str, str]]:
-    """Check the set fields of a message against their ranges.
+def set_fields(message: Message) -> dict[str, Any]:
+    """The fields of a message that are set, by name. One call costs less than asking for a few fields one by one."""
+    return {descriptor.name: value for descriptor, value in message.ListFields()}
+
+
+def range_faults(fields: Mapping[str, Any], ranges: Mapping[str, Range]) -> list[tuple[str, str]]:
+    """Check set fields against their ranges.
 
     Returns: one (field, sentence) for each field out of range.
     """
     faults: list[tuple[str, str]] = []
-    for descriptor, value in message.ListFields():
-        allowed = ranges.get(descriptor.name)
+    for name, value in fields.items():
+        allowed = ranges.get(name)
         if allowed is not None and not allowed.allows(value):
-            faults.append((descriptor.name, f"{descriptor.name} is {value:g}; allowed is {allowed}"))
+            faults.append((name, f"{name} is {value:g}; allowed is {allowed}"))
     return faults
 
 

@@ -23,7 +23,8 @@ def open_channel(target: str, options: WorkerOptions) -> grpc.aio.Channel:
             ("grpc.use_local_subchannel_pool", 1),
             ("grpc.max_receive_message_length", options.max_message_bytes),
             ("grpc.max_send_message_length", -1),
-            ("grpc.keepalive_time_ms", int(options.keepalive_s * 1000)),
+            # Health checks come sooner while the peer lives: servers cut off clients that ping without need.
+            ("grpc.keepalive_time_ms", int(max(options.keepalive_s, 2 * options.health_interval_s) * 1000)),
             ("grpc.keepalive_timeout_ms", int(options.keepalive_timeout_s * 1000)),
             ("grpc.http2.max_pings_without_data", 0),
             ("grpc.lb_policy_name", "pick_first"),

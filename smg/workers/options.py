@@ -16,11 +16,13 @@ class WorkerOptions:
         backoff_min_s: pause before the first reconnect; doubles with each further failure.
         backoff_max_s: longest pause between reconnects.
         backoff_jitter: share of a pause that is random, 0 to 1, so that routers do not return all at once.
-        keepalive_s: silence on a connection after which it is pinged.
-        keepalive_timeout_s: longest wait for the answer to a ping; then the connection is lost.
+        keepalive_s: silence on a connection after which its peer is asked for a sign of life.
+        keepalive_timeout_s: longest wait for that sign; then the connection is lost.
         max_message_bytes: longest message that is accepted from a worker.
         write_batch_bytes: commands gathered beyond this go in the next message, so that a message stays short;
             one command alone may be longer.
+        read_pause_s: time to let reads gather on a connection with many calls (SGLang's protocol); 0 reads at once.
+        score_parallel: most prompts of one score request that are computed at a time (SGLang's protocol).
         health_interval_s: pause between health checks, and between polls of the load where it is not pushed.
         health_timeout_s: longest wait for the answer to a health check.
         health_failures: failed checks in a row after which a worker takes no new work.
@@ -39,6 +41,8 @@ class WorkerOptions:
     keepalive_timeout_s: float = 10.0
     max_message_bytes: int = 256 * MIB
     write_batch_bytes: int = MIB
+    read_pause_s: float = 0.001
+    score_parallel: int = 32
     health_interval_s: float = 10.0
     health_timeout_s: float = 5.0
     health_failures: int = 3

@@ -96,6 +96,11 @@ class Connection(asyncio.Protocol):
         self._start_waiting()
         return call
 
+    @property
+    def is_closed(self) -> bool:
+        """No call runs any more, and none can start."""
+        return self.ending.done() and not self._streams
+
     async def ask(self, path: str, message: bytes, timeout_s: float) -> tuple[Sequence[bytes], Status]:
         """Make a call and await its end. A timeout is a status as well (DEADLINE_EXCEEDED)."""
         answer = Answer()

@@ -13,6 +13,23 @@ if TYPE_CHECKING:
 
 U32, I32, F32, BOOL, STRING, ARRAY, U64 = 4, 5, 6, 7, 8, 9, 10
 ALIGNMENT = 32
+GGUF_NAMES = {
+    "model.embed_tokens": "token_embd",
+    "model.norm": "output_norm",
+    "lm_head": "output",
+    "model.layers.": "blk.",
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
 
 
 def string(text: str) -> bytes:
@@ -57,3 +74,40 @@ def write_gguf(path: Path, metadata: Mapping[str, Any], tensors: Mapping[str, np
     packed = {name: (array.shape, 0, array.astype("<f4").tobytes()) for name, array in tensors.items()}
     path.write_bytes(gguf_bytes(metadata, packed))
     return path
+
+
+def gguf_metadata(config, architecture):
+    return {
+        "general.architecture": architecture,
+        f"{architecture}.block_count": config.layers,
+        f"{architecture}.context_length": config.context_tokens,
+        f"{architecture}.embedding_length": config.hidden_size,
+        f"{architecture}.feed_forward_length": config.intermediate_size,
+        f"{architecture}.attention.head_count": config.heads,
+        f"{architecture}.attention.head_count_kv": config.kv_heads,
+        f"{architecture}.attention.key_length": config.head_dim,
+        f"{architecture}.rope.dimension_count": config.head_dim,
+        f"{architecture}.rope.freq_base": config.rope.theta,
+        f"{architecture}.attention.layer_norm_rms_epsilon": config.norm_eps,
+    }
+
+
+def interleave(rows, heads):
+    """What llama.cpp's converter does to q and k, written head by head and row by row."""
+    size = rows.shape[0] // heads
+    order = [head * size + (i // 2) + (i % 2) * (size // 2) for head in range(heads) for i in range(size)]
+    return rows[order]
+
+
+def gguf_arrays(config, weights, *, interleaved):
+    arrays = {}
+    for name, tensor in weights.items():
+        array = tensor.numpy()
+        if interleaved and ".q_proj" in name:
+            array = interleave(array, config.heads)
+        if interleaved and ".k_proj" in name:
+            array = interleave(array, config.kv_heads)
+        for ours, theirs in GGUF_NAMES.items():
+            name = name.replace(ours, theirs)
+        arrays[name] = array
+    return arrays

@@ -28,10 +28,14 @@ def from_bytes(data: bytes) -> list[int]:
 
 
 def prompt_of(seed: int, length: int) -> list[int]:
-    return torch.randint(2, TINY.vocab_size, (length,), generator=torch.Generator().manual_seed(seed)).tolist()
+    return torch.randint(
+        2, TINY.vocab_size, (length,), generator=torch.Generator().manual_seed(seed)
+    ).tolist()
 
 
-def generate(number: int, prompt: list[int], *, output=(), stream=True, logprobs=None, constraint=None, **sampling):
+def generate(
+    number: int, prompt: list[int], *, output=(), stream=True, logprobs=None, constraint=None, **sampling
+):
     """A Generate that takes the likeliest tokens unless told otherwise, and 8 of them."""
     numbers = {"temperature": 0.0, "max_new_tokens": 8, **sampling}
     return work_pb2.Generate(
@@ -87,10 +91,14 @@ class Session:
 class Driver:
     """A stepper with its clock."""
 
-    def __init__(self, *, model=MODEL, slots=4, slot_tokens=256, step_tokens=64, max_waiting=16, grammars=None):
+    def __init__(
+        self, *, model=MODEL, slots=4, slot_tokens=256, step_tokens=64, max_waiting=16, grammars=None
+    ):
         self.calls = collections.deque()
         self.memory = model.new_cache(slots, slot_tokens)
-        maker = JobMaker(context_tokens=slot_tokens, eos_token_ids=(EOS,), embedding_size=model.config.hidden_size)
+        maker = JobMaker(
+            context_tokens=slot_tokens, eos_token_ids=(EOS,), embedding_size=model.config.hidden_size
+        )
         self.stepper = Stepper(
             model,
             self.memory,

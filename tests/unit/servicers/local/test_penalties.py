@@ -30,7 +30,9 @@ def expected_row(row, *, repetition, presence, frequency, bias, prompt, output):
                 "repetition": st.sampled_from([1.0, 1.3, 0.7]),
                 "presence": st.sampled_from([0.0, 0.5, -1.0]),
                 "frequency": st.sampled_from([0.0, 0.25]),
-                "bias": st.dictionaries(st.integers(0, WIDTH - 1), st.sampled_from([-100.0, 1.5]), max_size=4),
+                "bias": st.dictionaries(
+                    st.integers(0, WIDTH - 1), st.sampled_from([-100.0, 1.5]), max_size=4
+                ),
                 "prompt": IDS,
                 "output": IDS,
             }
@@ -56,6 +58,8 @@ def test_logits_equal_the_formula_also_when_a_sequence_continues(rows, cut):
     assert torch.equal(logits[-1], untouched)
 
 
-@pytest.mark.parametrize(("wanted", "is_idle"), [({}, True), ({"presence": 1.0}, False), ({"bias": {1: 2.0}}, False)])
+@pytest.mark.parametrize(
+    ("wanted", "is_idle"), [({}, True), ({"presence": 1.0}, False), ({"bias": {1: 2.0}}, False)]
+)
 def test_a_state_that_changes_nothing_says_so(wanted, is_idle):
     assert PenaltyState(**wanted).is_idle is is_idle

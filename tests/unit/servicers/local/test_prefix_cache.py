@@ -113,7 +113,11 @@ def test_appended_tokens_belong_to_the_prefix():
 
 
 @settings(max_examples=40, deadline=None)
-@given(prompts=st.lists(st.tuples(st.lists(st.integers(0, 2), min_size=1, max_size=12), st.booleans()), max_size=25))
+@given(
+    prompts=st.lists(
+        st.tuples(st.lists(st.integers(0, 2), min_size=1, max_size=12), st.booleans()), max_size=25
+    )
+)
 def test_what_is_reused_is_always_equal_and_as_long_as_any_slot_allows(prompts):
     rig = Rig(slots=3, slot_tokens=16)
     taken = []

@@ -153,7 +153,11 @@ def test_uniform_numbers_are_uniform():
 
 
 @settings(max_examples=20, deadline=None)
-@given(seed=st.integers(0, 999), width=st.sampled_from([64 * 300, 64 * 300 + 1, 640, 40]), count=st.sampled_from([1, 20, 64]))
+@given(
+    seed=st.integers(0, 999),
+    width=st.sampled_from([64 * 300, 64 * 300 + 1, 640, 40]),
+    count=st.sampled_from([1, 20, 64]),
+)
 def test_top_tokens_equals_a_full_sort(seed, width, count):
     # Coarse numbers have many equals; the scores must still be the highest ones.
     logits = (logits_of(seed, 2, width) * 2).round() / 2

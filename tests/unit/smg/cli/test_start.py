@@ -12,7 +12,6 @@ from smg.cli.probe import models_when_ready
 from smg.cli.router_run import local_url, port_fault, secrets_of
 from smg.cli.screen import PlainScreen, Readiness, TerminalScreen
 from smg.cli.serve import engine_command
-from smg.cli.worker import engine_named
 from smg.settings import CallerSettings, EngineSettings, RouterSettings
 from tests.unit.smg.cli.fake_gateway import MODEL, fake_gateway
 
@@ -102,18 +101,9 @@ def test_all_keys_are_secrets():
     assert sorted(secrets_of(settings)) == ["one", "two"]
 
 
-@pytest.mark.parametrize(
-    ("line", "engine"),
-    [("--port 1 --engine local", "local"), ("--engine=echo", "echo"), ("--port 1", ""), ("--engine", "")],
-)
-def test_the_engine_named_on_a_worker_command_line_is_found(line, engine):
-    assert engine_named(line.split()) == engine
-
-
-@pytest.mark.parametrize("words", [["serve"], ["worker", "--engine", "local"]])
-def test_a_missing_extra_is_told_with_the_commands_that_install_it(capsys, monkeypatch, words):
+def test_a_missing_extra_is_told_with_the_commands_that_install_it(capsys, monkeypatch):
     monkeypatch.setattr(extras, "_NEEDED", ("a_module_that_nobody_has",))
-    assert main(words) == 1
+    assert main(["serve"]) == 1
     err = capsys.readouterr().err
     assert "the local engine needs a_module_that_nobody_has" in err
     assert "pip install torch==2.13.0" in err

@@ -1,0 +1,130 @@
+"""Scores labels and embeds on a server that knows neither prefixes nor unit vectors.
+
+The first question is asked alone: it fills the prefix cache, which the others, asked together, then share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING
+
+from smg.errors import INTERNAL, EngineError
+from smg.workers.sglang.requests import embed_to_sglang, score_label_to_sglang, score_to_sglang
+from smg_proto.engine.v1 import work_pb2
+
+if TYPE_CHECKING:
+    from smg_grpc_proto.generated import sglang_scheduler_pb2 as sglang_pb2
+
+    from smg.workers.sglang.client import SglangClient
+
+
+async def score(
+    client: SglangClient, request: work_pb2.Score, request_id: str, parallel: int
+) -> work_pb2.Scored:
+    """Score every suffix. Raises EngineError; the first failure ends the rest."""
+    limit = asyncio.Semaphore(parallel)
+    scorer = _Scorer(client, request, request_id, limit)
+    first, *others = request.suffixes
+    rows = [await scorer.suffix(first)]
+    cached_tokens = scorer.cached_tokens
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(scorer.suffix(other)) for other in others]
+    except* EngineError as failures:
+        raise _first(failures) from failures
+    rows += [task.result() for task in tasks]
+    ids = sum(len(suffix.ids) for suffix in request.suffixes)
+    return work_pb2.Scored(
+        sequence=request.sequence,
+        suffixes=rows,
+        prompt_tokens=(len(request.prefix_ids) + ids) // 4,
+        cached_tokens=cached_tokens,
+    )
+
+
+async def embed(
+    client: SglangClient, request: work_pb2.Embed, request_id: str, *, is_classifier: bool
+) -> work_pb2.Embedded:
+    """Embed one input: cut, then brought to length 1. A classifier's logits are left as they are."""
+    answer = await client.embed(embed_to_sglang(request, request_id))
+    values = list(answer.embedding)
+    if not values:
+        raise EngineError("the engine returned an empty embedding", engine_code=INTERNAL)
+    if not is_classifier:
+        if request.HasField("dimensions"):
+            values = values[: request.dimensions]
+        length = math.sqrt(math.fsum(value * value for value in values))
+        values = [value / length for value in values] if length else values
+    return work_pb2.Embedded(sequence=request.sequence, values=values, prompt_tokens=answer.prompt_tokens)
+
+
+class _Scorer:
+    """The questions of one score request."""
+
+    def __init__(
+        self, client: SglangClient, request: work_pb2.Score, request_id: str, limit: asyncio.Semaphore
+    ) -> None:
+        self._client = client
+        self._request = request
+        self._request_id = request_id
+        self._limit = limit
+        self._asked = 0
+        self.cached_tokens = 0
+
+    async def suffix(self, suffix: work_pb2.ScoreSuffix) -> work_pb2.SuffixScores:
+        """Score one suffix: its single ids in one question, each label of several tokens in its own."""
+        ids = self._request.prefix_ids + suffix.ids
+        scores = work_pb2.SuffixScores()
+        if suffix.label_ids:
+            labels = list(suffix.label_ids)
+            answer = await self._ask(score_to_sglang(ids, labels, self._request, self._next_id()))
+            scores.logprobs.extend(_label_logprobs(answer, labels))
+        for label in suffix.label_sequences:
+            answer = await self._ask(score_label_to_sglang(ids, label, self._request, self._next_id()))
+            scores.sequence_logprobs.append(_mean_logprob(answer, len(label) // 4))
+        return scores
+
+    async def _ask(self, request: sglang_pb2.GenerateRequest) -> sglang_pb2.GenerateComplete:
+        async with self._limit:
+            answer = await self._client.prefill(request)
+        if answer.finish_reason in ("abort", "error"):
+            raise EngineError(
+                f"the engine ended a question with the reason {answer.finish_reason!r}", engine_code=INTERNAL
+            )
+        self.cached_tokens = answer.cached_tokens
+        return answer
+
+    def _next_id(self) -> str:
+        self._asked += 1
+        return f"{self._request_id}-{self._asked}"
+
+
+def _label_logprobs(answer: sglang_pb2.GenerateComplete, labels: list[int]) -> list[float]:
+    rows = answer.output_logprobs.token_ids_logprobs
+    if not rows:
+        raise EngineError("the engine returned no log-probabilities of the labels", engine_code=INTERNAL)
+    by_id = dict(zip(rows[0].token_ids, rows[0].values, strict=False))
+    missing = [label for label in labels if label not in by_id]
+    if missing:
+        raise EngineError(
+            f"the engine returned no log-probability of label id {missing[0]}", engine_code=INTERNAL
+        )
+    return [by_id[label] for label in labels]
+
+
+def _mean_logprob(answer: sglang_pb2.GenerateComplete, tokens: int) -> float:
+    entries = answer.input_logprobs.token_logprobs[-tokens:] if tokens else []
+    values = [entry.value for entry in entries if entry.HasField("value")]
+    if not values or len(values) != tokens:
+        raise EngineError(
+            f"the engine returned {len(values)} log-probabilities for a label of {tokens} tokens",
+            engine_code=INTERNAL,
+        )
+    return math.fsum(values) / tokens
+
+
+def _first(group: BaseExceptionGroup[EngineError]) -> EngineError:
+    for error in group.exceptions:
+        return _first(error) if isinstance(error, BaseExceptionGroup) else error
+    raise AssertionError

@@ -1,0 +1,41 @@
+"""The engines that the contract suite runs on. A new engine is one line in LAUNCHERS."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from servicers.base import EngineOptions
+from servicers.factory import create_engine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """How to make an engine for the suite.
+
+    Attributes:
+        engine: name as in `smg worker --engine`.
+        options: makes its options; is given the directory of a small tokenizer.
+        marks: pytest marks, for engines that need something that is not always there.
+    """
+
+    engine: str
+    options: Callable[[Path], EngineOptions]
+    marks: Sequence[pytest.MarkDecorator] = ()
+
+    def create(self, tokenizer_dir: Path):
+        """Make the engine; it is not started."""
+        return create_engine(self.engine, self.options(tokenizer_dir))
+
+
+LAUNCHERS = [
+    # A step takes a little time, so that an abort can come between two of them.
+    Launcher("echo", lambda tokenizer_dir: EngineOptions((str(tokenizer_dir),), ("tiny",), step_seconds=0.002)),
+    Launcher("local", lambda _: EngineOptions(dtype="fp32"), (pytest.mark.model,)),
+]

@@ -1,0 +1,106 @@
+"""Log-probabilities: of output and prompt tokens, the likeliest beside them, and those asked for."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from smg_proto.engine.v1 import work_pb2
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+# Room for the number formats that engines compute in.
+SLACK = 0.05
+
+
+def probability(logprobs) -> float:
+    return sum(map(math.exp, logprobs))
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_every_output_token_has_a_logprob(worker, stream):
+    async with worker.session() as session:
+        record = await session.run_one(
+            worker.generate(max_new_tokens=5, ignore_eos=True, stream=stream, logprobs={"output": True})
+        )
+    assert len(record.logprobs) == len(record.tokens) == 5
+    assert all(entry.HasField("logprob") and entry.logprob <= SLACK for entry in record.logprobs)
+    assert not any(entry.top_token or entry.asked_logprob for entry in record.logprobs)
+
+
+async def test_nobody_gets_logprobs_who_did_not_ask(worker):
+    async with worker.session() as session:
+        asked, silent = await session.run(
+            worker.generate(max_new_tokens=4, ignore_eos=True, logprobs={"output": True}),
+            worker.generate(max_new_tokens=4, ignore_eos=True),
+        )
+    assert len(asked.logprobs) == 4
+    assert not silent.logprobs
+    assert silent.tokens == asked.tokens
+
+
+async def test_the_likeliest_tokens_come_best_first_and_lead_with_the_greedy_choice(worker):
+    async with worker.session() as session:
+        record = await session.run_one(
+            worker.generate(max_new_tokens=4, ignore_eos=True, logprobs={"output": True, "top_k": 20})
+        )
+    for token, entry in zip(record.tokens, record.logprobs, strict=True):
+        assert len(entry.top_token) == len(entry.top_logprob) == len(set(entry.top_token)) == 20
+        assert list(entry.top_logprob) == sorted(entry.top_logprob, reverse=True)
+        assert entry.top_token[0] == token
+        assert entry.top_logprob[0] == pytest.approx(entry.logprob, abs=1e-5)
+        assert probability(entry.top_logprob) <= 1 + SLACK
+
+
+async def test_asked_ids_come_in_their_order_and_agree_with_the_likeliest(worker):
+    async with worker.session() as session:
+        first = await session.run_one(
+            worker.generate(max_new_tokens=1, ignore_eos=True, logprobs={"output": True, "top_k": 5})
+        )
+        top = first.logprobs[0]
+        asked = list(reversed(top.top_token))
+        record = await session.run_one(
+            worker.generate(max_new_tokens=3, ignore_eos=True, logprobs={"output": True, "token_ids": asked})
+        )
+    assert all(len(entry.asked_logprob) == 5 for entry in record.logprobs)
+    assert list(record.logprobs[0].asked_logprob) == pytest.approx(list(reversed(top.top_logprob)), abs=SLACK)
+
+
+@pytest.mark.parametrize("start", [0, 1, 4])
+async def test_prompt_logprobs_begin_where_asked(worker, start):
+    worker.need("prompt_logprobs")
+    prompt = worker.ids("The capital of France is Paris, and it is large.")
+    options = work_pb2.LogprobsOptions(prompt_start=start, top_k=2)
+    async with worker.session() as session:
+        record = await session.run_one(worker.generate(prompt, max_new_tokens=1, logprobs=options))
+    rows = record.started.prompt_logprobs
+    assert len(rows) == len(prompt) - start
+    for position, entry in enumerate(rows, start):
+        assert entry.HasField("logprob") == (position > 0)
+        assert len(entry.top_token) == (2 if position > 0 else 0)
+        assert entry.logprob <= SLACK
+
+
+async def test_prompt_logprobs_need_no_output(worker):
+    worker.need("prompt_logprobs")
+    prompt = worker.ids("One two three four")
+    async with worker.session() as session:
+        record = await session.run_one(worker.generate(prompt, max_new_tokens=0, logprobs={"prompt_start": 1}))
+    assert len(record.started.prompt_logprobs) == len(prompt) - 1
+    assert record.tokens == []
+
+
+async def test_prompt_logprobs_do_not_depend_on_what_follows_or_on_the_cache(worker):
+    worker.need("prompt_logprobs")
+    prompt = worker.ids("A rather long sentence, which is repeated to fill a cache. " * 4)
+    async with worker.session() as session:
+        short, whole, again = [
+            await session.run_one(worker.generate(ids, max_new_tokens=1, logprobs={"prompt_start": 0}))
+            for ids in (prompt[:20], prompt, prompt)
+        ]
+    rows = [
+        [entry.logprob for entry in record.started.prompt_logprobs] for record in (short, whole, again)
+    ]
+    assert rows[1][:20] == pytest.approx(rows[0], abs=SLACK)
+    assert rows[2] == pytest.approx(rows[1], abs=SLACK)

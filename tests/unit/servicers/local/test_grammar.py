@@ -1,0 +1,149 @@
+"""GrammarCompiler: masks allow exactly what the constraint allows, and what cannot be compiled is refused."""
+
+import json
+import threading
+
+import pytest
+
+from servicers.local.grammar import GrammarCompiler, GrammarPool
+from servicers.local.refusal import INVALID_ARGUMENT, RefusalError
+from smg_proto.engine.v1.work_pb2 import Constraint
+from tests.unit.servicers.local.byte_tokenizer import EOS, VOCAB_SIZE, byte_tokenizer_json, ids_of
+
+PERSON = json.dumps(
+    {
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "age": {"type": "integer", "minimum": 0, "maximum": 150}},
+        "required": ["name", "age"],
+        "additionalProperties": False,
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def compiler():
+    return GrammarCompiler(byte_tokenizer_json(), vocab_size=VOCAB_SIZE, eos_token_ids=[EOS], capacity=4)
+
+
+def accepts(compiler, constraint: Constraint, text: str) -> bool:
+    """Whether the masks lead along the whole text and then allow its end."""
+    grammar = compiler.compile(constraint)
+    for token in ids_of(text):
+        if not grammar.allowed()[token]:
+            return False
+        grammar.accept(token)
+    return bool(grammar.is_finished or grammar.allowed()[EOS])
+
+
+@pytest.mark.parametrize(
+    ("constraint", "good", "bad"),
+    [
+        (Constraint(regex="[0-9]{3}-(a|b)"), ["123-a", "000-b"], ["12-a", "123-c", "123-ab", ""]),
+        (Constraint(regex="^yes|no$"), ["yes", "no"], ["y", "maybe"]),
+        (
+            Constraint(json_schema=PERSON),
+            ['{"name": "Bo", "age": 7}', '{"name":"é","age":150}', '{\n  "name": "",\n  "age": 0\n}'],
+            ['{"name": "Bo"}', '{"name": "Bo", "age": 151}', '{"age": 7, "name": "Bo"}', "[]"],
+        ),
+        (Constraint(json_schema="true"), ["[1, {}]", "null", '"x"'], ["{", "nul"]),
+        (Constraint(ebnf='root ::= "a" more\nmore ::= "," "a" more | ""'), ["a", "a,a,a"], ["", "a,", "aa"]),
+        (Constraint(lark='start: "a" b?\nb: "b"'), ["a", "ab"], ["b", "abb"]),
+    ],
+)
+def test_a_constraint_allows_what_it_says(compiler, constraint, good, bad):
+    assert [text for text in good if not accepts(compiler, constraint, text)] == []
+    assert [text for text in bad if accepts(compiler, constraint, text)] == []
+
+
+def test_white_space_between_json_tokens_is_bounded(compiler):
+    assert accepts(compiler, Constraint(json_schema=PERSON), '{ \n "name":"Bo","age":7}')
+    assert not accepts(compiler, Constraint(json_schema=PERSON), "{" + " " * 33 + '"name":"Bo","age":7}')
+
+
+@pytest.mark.parametrize(
+    ("constraint", "named"),
+    [
+        (Constraint(json_schema='{"type": "object", "unevaluatedProperties": false}'), "unevaluatedProperties"),
+        (Constraint(json_schema='{"type": "string", "format": "wonk"}'), "wonk"),
+        (Constraint(json_schema='{"not": {"type": "string"}, "x-guidance": {"lenient": true}}'), '"not"'),
+        (Constraint(json_schema='{"type": "colour"}'), "colour"),
+        (Constraint(json_schema="{"), "not JSON"),
+        (Constraint(json_schema="[1]"), "JSON list"),
+        (Constraint(json_schema='{"allOf": [{"type": "string"}, {"type": "null"}]}'), "nsatisfiable"),
+        (Constraint(json_schema="false"), "allows nothing"),
+        (Constraint(regex="([a"), "unclosed"),
+        (Constraint(regex="(?=a)b"), "look-ahead"),
+        (Constraint(ebnf='start ::= "a"'), "no rule 'root'"),
+        (Constraint(lark="start: missing"), "missing"),
+        (Constraint(lark=""), "mpty"),
+        (Constraint(structural_tag="{}"), "structural_tag"),
+        (Constraint(), "None"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else f"{value}",
+)
+def test_what_cannot_be_compiled_is_refused_by_name(compiler, constraint, named):
+    with pytest.raises(RefusalError, match=named) as caught:
+        compiler.compile(constraint)
+    assert caught.value.code == INVALID_ARGUMENT
+    assert len(caught.value.message) < 500
+
+
+def test_a_schema_too_deep_to_parse_is_refused(compiler):
+    with pytest.raises(RefusalError, match="not JSON"):
+        compiler.compile(Constraint(json_schema="[" * 100_000))
+
+
+def test_ids_beyond_the_tokenizer_are_never_allowed(compiler):
+    mask = compiler.compile(Constraint(regex=".*")).allowed()
+    assert mask.shape == (VOCAB_SIZE,)
+    assert not mask[259:].any()
+    assert mask[EOS]
+
+
+def test_earlier_output_counts_and_must_follow_the_constraint(compiler):
+    constraint = Constraint(regex="abc")
+    grammar = compiler.compile(constraint, ids_of("ab"))
+    assert grammar.allowed().nonzero()[0].tolist() == ids_of("c")
+    assert compiler.compile(constraint, ids_of("abc")).is_finished
+    with pytest.raises(RefusalError, match="output_ids do not follow"):
+        compiler.compile(constraint, ids_of("ax"))
+
+
+def test_a_broken_constraint_is_never_taken_for_a_finished_one(compiler):
+    grammar = compiler.compile(Constraint(regex="abc"))
+    with pytest.raises(RefusalError):
+        grammar.accept(ids_of("x")[0])
+    assert not grammar.is_finished
+    with pytest.raises(RefusalError):
+        grammar.allowed()
+
+
+def test_sequences_of_one_constraint_do_not_share_their_state(compiler):
+    constraint = Constraint(regex="ab")
+    first, second = compiler.compile(constraint), compiler.compile(constraint)
+    first.accept(ids_of("a")[0])
+    assert second.allowed().nonzero()[0].tolist() == ids_of("a")
+
+
+def test_the_number_of_kept_grammars_is_bounded(compiler):
+    for number in range(20):
+        compiler.compile(Constraint(regex=f"x{number}"))
+    assert len(compiler._compiled) == 4
+    assert accepts(compiler, Constraint(regex="x0"), "x0")
+
+
+def test_the_pool_calls_back_with_a_grammar_or_the_refusal(compiler):
+    pool = GrammarPool(compiler)
+    results, done = [], threading.Semaphore(0)
+
+    def on_done(result):
+        results.append(result)
+        done.release()
+
+    pool.start(Constraint(regex="a"), [], on_done)
+    pool.start(Constraint(regex="("), [], on_done)
+    assert done.acquire(timeout=20)
+    assert done.acquire(timeout=20)
+    pool.stop()
+    assert results[0].allowed()[ids_of("a")[0]]
+    assert isinstance(results[1], RefusalError)
