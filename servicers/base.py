@@ -85,7 +85,10 @@ class Engine(abc.ABC):
 
     @abc.abstractmethod
     async def stop(self) -> None:
-        """Stop computing and free everything. Sessions are already gone."""
+        """Stop computing and free everything. Sessions are already gone.
+
+        Also called after a start that failed or was cancelled.
+        """
 
     @abc.abstractmethod
     def describe(self) -> card_pb2.DescribeResponse:

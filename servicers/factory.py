@@ -35,12 +35,11 @@ def create_engine(name: str, options: EngineOptions) -> Engine:
             "start it with --smg-grpc-mode and give its address to `smg launch --worker-urls grpc://HOST:PORT`"
         )
     try:
-        module = importlib.import_module(ENGINES[name])
+        return importlib.import_module(ENGINES[name]).create_engine(options)
     except ModuleNotFoundError as error:
         if error.name in _LOCAL_NEEDS:
             raise CannotStart(_how_to_install(error.name)) from error
         raise
-    return module.create_engine(options)
 
 
 def _how_to_install(missing: str) -> str:

@@ -112,6 +112,7 @@ async def start_server(
         await parts.servicer.open()
     except BaseException:
         await server.stop(None)
+        await engine.stop()
         raise
     await parts.say(_SERVING)
     return RunningServer(f"grpc://{_host_in_url(host)}:{bound_port}", engine, server, parts)

@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from benchmarks.gateway.machine import Cpu
     from benchmarks.gateway.systems import Rig
 
-SAMPLES_PER_S = 250  # each stops the process for a moment
+SAMPLES_PER_S = 233  # each stops the process for a moment; a prime, so as not to be in step with the engine
 ATTACH_S = 1.0
 LONGEST_S = 60
 TOP = 20
-# A thread in one of these waits, though the sampler may have caught it before it slept.
-WAITS = (
+# A thread whose innermost Python function, or frame, is one of these waits: the sampler takes it for running.
+WAITS = ("Condition.wait (threading.py)", "_worker (concurrent/futures/thread.py)")
+SYSTEM_WAITS = (
     "epoll_wait",
     "epoll_pwait",
     "poll",
@@ -99,11 +100,12 @@ def summarize(stacks: str, cpu: Cpu) -> Profile:
         if not stack or not count.isdigit():
             continue
         frames = [short_frame(frame) for frame in stack.split(";")]
-        if frames[-1].startswith(WAITS):
+        in_python = [frame for frame in frames if frame.endswith(".py)")]
+        innermost = in_python[-1] if in_python else "threads without Python"
+        if innermost in WAITS or frames[-1].startswith(SYSTEM_WAITS):
             continue
         leaves[frames[-1]] += int(count)
-        in_python = [frame for frame in frames if frame.endswith(".py)")]
-        own[in_python[-1] if in_python else "threads without Python"] += int(count)
+        own[innermost] += int(count)
         for frame in set(in_python):
             whole[frame] += int(count)
     samples = leaves.total()

@@ -127,8 +127,9 @@ def profile_text(profile: Profile) -> str:
     """Top functions, user and kernel time apart."""
     cpu = profile.cpu
     parts = [
-        f"CPU while sampled: {cpu.total_s:.2f} s, of it user {cpu.user_s:.2f} s and kernel {cpu.kernel_s:.2f} s; "
-        f"{profile.samples} samples in which it ran.",
+        f"{profile.samples} samples in which a thread ran. The sampler stops the gateway each time, which costs kernel "
+        f"time: CPU while sampled {cpu.total_s:.2f} s, of it user {cpu.user_s:.2f} s and kernel {cpu.kernel_s:.2f} s; "
+        "undisturbed figures are above.",
     ]
     for title, counts in (
         ("Python function with the native code it called", profile.own),

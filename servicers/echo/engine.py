@@ -55,11 +55,11 @@ class EchoEngine(Engine):
 
     async def start(self) -> None:
         """Load the tokenizers, in a thread."""
-        models = await asyncio.to_thread(_load_workshops, self._options, self._cache)
-        self._workshops = {"": next(iter(models.values())), **models}
         self._loop = asyncio.get_running_loop()
         self._meter = RateMeter(self._loop.time())
         self._pacing = Pacing(self._options.step_seconds, self._step)
+        models = await asyncio.to_thread(_load_workshops, self._options, self._cache)
+        self._workshops = {"": next(iter(models.values())), **models}
 
     async def stop(self) -> None:
         """Step no more."""

@@ -4,7 +4,7 @@ A plan is made once per forward and serves every layer. New rows are one of thre
 - decode rows (one new token of a sequence): neighbouring slots are attended together, straight from the slab;
 - chunks: cut into tiles of queries, so that no key right of a tile is read and masks stay small;
 - detached rows (packed_attention.py): their keys and values are not kept; many short suffixes share a tile.
-The heads of a group share keys by folding the group into the query rows, never by copying keys.
+The heads of a group share keys without copying them: a decode row's group takes the place of query rows.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - the name that everybody knows it by
+from torch.nn import functional
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,14 +58,13 @@ class _Tile:
     rows: int
     keys: int
     mask: torch.Tensor | None
-    """Added to the scores, [rows x group, keys]."""
+    """Added to the scores, [rows, keys]; None when every row attends to all keys."""
 
 
 class CausalMask:
     """Cuts every tile's mask out of one tensor: the last `rows` of the last `keys` columns."""
 
-    def __init__(self, group: int, dtype: torch.dtype, device: torch.device) -> None:
-        self._group = group
+    def __init__(self, dtype: torch.dtype, device: torch.device) -> None:
         self._dtype = dtype
         self._device = device
         self._mask = self._build(TILE_ROWS)
@@ -74,16 +73,16 @@ class CausalMask:
         rows = torch.arange(TILE_ROWS, device=self._device)[:, None] + keys - TILE_ROWS
         hidden = torch.arange(keys, device=self._device)[None] > rows
         mask = torch.zeros(TILE_ROWS, keys, dtype=self._dtype, device=self._device)
-        return mask.masked_fill_(hidden, float("-inf")).repeat_interleave(self._group, dim=0)
+        return mask.masked_fill_(hidden, float("-inf"))
 
     def tile(self, rows: int, keys: int) -> torch.Tensor | None:
         """Mask of a tile of `rows` <= TILE_ROWS queries, the last of which sees all `keys` keys."""
         if rows == 1:
             return None
         if keys > self._mask.shape[1]:
-            # Doubling bounds the rebuilding; the largest is TILE_ROWS x group x context numbers.
+            # Doubling bounds how often; the largest is TILE_ROWS x context numbers, 4 MB at 8192 in float32.
             self._mask = self._build(max(keys, 2 * self._mask.shape[1]))
-        return self._mask[(TILE_ROWS - rows) * self._group :, self._mask.shape[1] - keys :]
+        return self._mask[TILE_ROWS - rows :, self._mask.shape[1] - keys :]
 
 
 class CachedPlan:
@@ -215,7 +214,7 @@ def _attend_group(
         # Slots of the window that do not decode now get zero queries; nobody reads what comes out.
         queries = q.new_zeros(group.slots, *q.shape[1:])
         queries[group.window_rows] = q[group.rows]
-    mixed = F.scaled_dot_product_attention(
+    mixed = functional.scaled_dot_product_attention(
         queries, keys[window, :, : group.keys], values[window, :, : group.keys], attn_mask=group.mask
     )
     if group.rows is None:
@@ -228,7 +227,9 @@ def attend_tile(
     q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None
 ) -> torch.Tensor:
     """Attend q [rows, kv_heads, group, head_dim] over keys and values [kv_heads, keys, head_dim]; shape as q."""
-    rows, kv_heads, group, dim = q.shape
-    folded = q.permute(1, 0, 2, 3).reshape(1, kv_heads, rows * group, dim)
-    mixed = F.scaled_dot_product_attention(folded, keys[None], values[None], attn_mask=mask)
-    return mixed.view(kv_heads, rows, group, dim).permute(1, 0, 2, 3)
+    # The heads of a group see the same keys through a dimension of stride 0; nothing is copied.
+    shape = (keys.shape[0], q.shape[2], *keys.shape[1:])
+    mixed = functional.scaled_dot_product_attention(
+        q.permute(1, 2, 0, 3), keys[:, None].expand(shape), values[:, None].expand(shape), attn_mask=mask
+    )
+    return mixed.permute(2, 0, 1, 3)

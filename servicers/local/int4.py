@@ -2,8 +2,8 @@
 
 Torch's int4 kernel for CPUs computes (quant - 8) * scale + zero per group of 32, which is the block of Q4_0 and
 Q4_1. Quants are taken over bit by bit; scales become bfloat16, so weights are those of the file to 2^-9 relative,
-like bfloat16 weights, and not the float16 kernel's 2^-12. Hence off unless asked for. It reads a quarter of what
-float16 weights take, so it pays for one row on CPUs with AVX-512; with AVX2 alone, unpacking eats the gain
+like bfloat16 weights, and not to the 2^-12 of float16 ones. Hence off unless asked for. One row reads a quarter of
+what float16 weights take, which CPUs with AVX-512 turn into speed; with AVX2 alone unpacking eats the gain
 (benchmarks/engine/model.py --int4).
 """
 

@@ -10,7 +10,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - the name that everybody knows it by
+from torch.nn import functional
 
 from servicers.local.config import ModelConfig, ModelFileError
 from servicers.local.int4 import Quants, with_int4
@@ -136,7 +136,7 @@ def build_layer(
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     """Scale the last dimension to a root mean square of 1, then by `weight`."""
     if x.dtype != torch.float32 or x.device.type != "cpu":
-        return F.rms_norm(x, weight.shape, weight, eps)
+        return functional.rms_norm(x, weight.shape, weight, eps)
     # Torch has no float32 kernel for CPUs and spends ten small steps; at one row they cost more than the sums.
     size = weight.shape[0]
     norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - the name that everybody knows it by
+from torch.nn import functional
 
 from servicers.local.attention import CachedPlan, CausalMask, Segment
 from servicers.local.checkpoint import GgufWeights, read_checkpoint
@@ -82,8 +82,7 @@ class Model:
             dtype=precision.activations,
             device=self.device,
         )
-        self._group = config.heads // config.kv_heads
-        self._causal = CausalMask(self._group, precision.cache, self.device)
+        self._causal = CausalMask(precision.cache, self.device)
 
     @classmethod
     def from_state_dict(
@@ -179,7 +178,7 @@ class Model:
             states = self._compute_detached(batch, None).float()
             pieces = states.split([len(sequence) for sequence in batch])
             vectors.extend(piece.mean(dim=0) for piece in pieces)
-        return F.normalize(torch.stack(vectors), dim=-1)
+        return functional.normalize(torch.stack(vectors), dim=-1)
 
     @torch.inference_mode()
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
@@ -190,7 +189,7 @@ class Model:
     def label_logits(self, hidden: torch.Tensor, label_ids: Sequence[int]) -> torch.Tensor:
         """Scores of a few tokens only, [rows, labels] float32: enough for a softmax over the labels."""
         rows = self._ends.head_rows[torch.tensor(label_ids, device=self.device)]
-        return F.linear(hidden.float(), rows.float())
+        return functional.linear(hidden.float(), rows.float())
 
     def _compute_detached(
         self,
@@ -207,7 +206,6 @@ class Model:
             )
         plan = DetachedPlan(
             lengths,
-            group=self._group,
             dtype=self.precision.cache,
             device=self.device,
             cache=cache,
@@ -235,7 +233,7 @@ class Model:
                 x, mixed = x[rows], mixed[rows]
             x = x + layer.output(mixed)
             gate, up = layer.gate_up(rms_norm(x, layer.mlp_norm, eps)).chunk(2, dim=-1)
-            x = x + layer.down(F.silu(gate) * up)
+            x = x + layer.down(functional.silu(gate) * up)
         return rms_norm(x, self._ends.norm, eps)
 
     def _rotate(

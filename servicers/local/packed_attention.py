@@ -27,7 +27,7 @@ class _Tile:
     first_key: int
     """Batch row of the first own key; keys are the prefix and rows [first_key, end)."""
     mask: torch.Tensor
-    """Added to the scores, [rows x group, prefix + end - first_key]."""
+    """Added to the scores, [rows, prefix + end - first_key]."""
 
 
 class DetachedPlan:
@@ -37,7 +37,6 @@ class DetachedPlan:
         self,
         lengths: Sequence[int],
         *,
-        group: int,
         dtype: torch.dtype,
         device: torch.device,
         cache: KVCache | None = None,
@@ -55,7 +54,7 @@ class DetachedPlan:
             hidden = (own > rows) | (owners[start:end, None] != owners[None, first_key:end])
             numbers = torch.zeros(end - start, prefix_tokens + end - first_key, dtype=dtype)
             numbers[:, prefix_tokens:].masked_fill_(hidden, float("-inf"))
-            return numbers.repeat_interleave(group, dim=0).to(device)
+            return numbers.to(device)
 
         self._tiles = [_Tile(*span, mask(*span)) for span in _spans(lengths)]
 

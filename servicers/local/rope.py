@@ -48,15 +48,18 @@ class RotaryTable:
         angles = (
             torch.arange(positions, dtype=torch.float32)[:, None] * inverse_frequencies(rope, head_dim)[None]
         )
-        cosines, sines = angles.cos(), angles.sin()
         self._half = head_dim // 2
-        self._cosines = torch.cat([cosines, cosines], dim=-1).to(device, dtype)
-        # The minus of the rotation sits in the table, so that rotating is one product and one sum.
-        self._sines = torch.cat([-sines, sines], dim=-1).to(device, dtype)
+        self._cosines = angles.cos().to(device, dtype)
+        self._sines = angles.sin().to(device, dtype)
 
     def rows(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Cosines and sines of these positions, each [rows, 1, head_dim]."""
-        return self._cosines[positions].unsqueeze(1), self._sines[positions].unsqueeze(1)
+        cosines, sines = self._cosines[positions], self._sines[positions]
+        # The minus of the rotation goes into the sines, so that rotating is one product and one sum.
+        return (
+            torch.cat([cosines, cosines], dim=-1).unsqueeze(1),
+            torch.cat([-sines, sines], dim=-1).unsqueeze(1),
+        )
 
     def rotate(self, heads: torch.Tensor, rows: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
         """Rotate [rows, heads, head_dim]; the result is a new tensor."""

@@ -17,7 +17,8 @@ Not seen is a token that the template itself makes out of harmless strings, with
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, cast
 
 from smg.errors import InvalidRequest
 from smg.prompt.control import any_of
@@ -32,9 +33,31 @@ TRUSTED_ROLES = frozenset(("assistant", "system", "developer"))
 _ROLES = frozenset(("system", "developer", "user", "assistant", "tool", "function", "root"))
 # Names of the chat and JSON-schema formats, which a template reads or compares with.
 _FORMAT_NAMES = frozenset(
-    ("type", "function", "name", "description", "parameters", "properties", "required", "items", "enum", "strict")
-    + ("default", "role", "content", "text", "id", "arguments", "tool_calls", "tool_call_id", "string", "number")
-    + ("integer", "boolean", "array", "object", "null", "title", "format", "additionalProperties")
+    {
+        "type",
+        "function",
+        "name",
+        "description",
+        "parameters",
+        "properties",
+        "required",
+        "items",
+        "enum",
+        "strict",
+    }
+    | {
+        "default",
+        "role",
+        "content",
+        "text",
+        "id",
+        "arguments",
+        "tool_calls",
+        "tool_call_id",
+        "string",
+        "number",
+    }
+    | {"integer", "boolean", "array", "object", "null", "title", "format", "additionalProperties"}
 )
 _PRIVATE_USE = (range(0xE000, 0xF900), range(0xF0000, 0xFFFFE))
 
@@ -55,7 +78,11 @@ class _Spellings:
         """Whether there is anything to break. Quick for the strings that most requests have."""
         for opener in self._openers:
             if opener in text:
-                return bool(self._breaks(text))
+                if self._any.search(text):
+                    return True
+                tail = text[-self._longest :]
+                if opener in tail or tail[-1].isspace():
+                    return bool(self._breaks(text))
         if text[:1].isspace():
             text = text.lstrip()
         head = text[: self._longest].lower()
@@ -70,7 +97,7 @@ class _Spellings:
         if not positions:
             return text
         cuts = [0, *sorted(positions), len(text)]
-        return mark.join([text[start:end] for start, end in zip(cuts, cuts[1:], strict=False)])
+        return mark.join([text[start:end] for start, end in pairwise(cuts)])
 
     def _breaks(self, text: str) -> set[int]:
         breaks: set[int] = set()
@@ -94,16 +121,22 @@ class _Spellings:
         return breaks
 
     def _is_beginning(self, part: str) -> bool:
-        return part[0] in self._openers and any(text.startswith(part) and text != part for text in self._lowered)
+        return part[0] in self._openers and any(
+            text.startswith(part) and text != part for text in self._lowered
+        )
 
     def _is_ending(self, part: str) -> bool:
-        return part[-1] in self._closers and any(text.endswith(part) and text != part for text in self._lowered)
+        return part[-1] in self._closers and any(
+            text.endswith(part) and text != part for text in self._lowered
+        )
 
 
 class ContentGuard:
     """Breaks control tokens in the strings of requests. Immutable."""
 
-    def __init__(self, controls: Iterable[ControlToken], template_text: str, template_names: frozenset[str]) -> None:
+    def __init__(
+        self, controls: Iterable[ControlToken], template_text: str, template_names: frozenset[str]
+    ) -> None:
         """Guard against these control tokens.
 
         Args:
@@ -131,16 +164,24 @@ class ContentGuard:
         may_break = self._all.may_break
         return any(may_break(text) for other in others if other for text in _strings(other))
 
-    def with_marks(self, messages: list[dict[str, Any]], *others: Any) -> tuple[str, list[dict[str, Any]], list[Any]]:
+    def with_marks(
+        self, messages: list[dict[str, Any]], *others: Any
+    ) -> tuple[str, list[dict[str, Any]], list[Any]]:
         """The mark, and copies of the request's parts with it wherever something has to be broken.
 
         Raises:
             InvalidRequest: every private-use character stands in the request.
         """
-        used = self._template_text + "\0".join(text for part in (messages, *others) for text in _strings(part))
+        used = self._template_text + "\0".join(
+            text for part in (messages, *others) for text in _strings(part)
+        )
         mark = free_character(used)
         marked = [self._marked_message(message, mark) for message in messages]
-        return mark, marked, [_map_strings(other, lambda text: self._all.break_up(text, mark)) for other in others]
+        return (
+            mark,
+            marked,
+            [_map_strings(other, lambda text: self._all.break_up(text, mark)) for other in others],
+        )
 
     def _marked_message(self, message: Mapping[str, Any], mark: str) -> dict[str, Any]:
         spellings = self._for(message)
@@ -163,18 +204,20 @@ def free_character(used: str) -> str:
         for code in codes:
             if chr(code) not in used:
                 return chr(code)
-    raise InvalidRequest("the request uses every private-use character of Unicode; at least one has to be left out")
+    raise InvalidRequest(
+        "the request uses every private-use character of Unicode; at least one has to be left out"
+    )
 
 
 def _strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
-        for key, item in value.items():
+        for key, item in cast("dict[Any, Any]", value).items():
             yield str(key)
             yield from _strings(item)
     elif isinstance(value, list | tuple):
-        for item in value:
+        for item in cast("list[Any]", value):
             yield from _strings(item)
 
 
@@ -182,7 +225,10 @@ def _map_strings(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
-        return {(change(key) if isinstance(key, str) else key): _map_strings(item, change) for key, item in value.items()}
+        items = cast("dict[Any, Any]", value).items()
+        return {
+            (change(key) if isinstance(key, str) else key): _map_strings(item, change) for key, item in items
+        }
     if isinstance(value, list | tuple):
-        return [_map_strings(item, change) for item in value]
+        return [_map_strings(item, change) for item in cast("list[Any]", value)]
     return value

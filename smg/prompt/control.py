@@ -19,14 +19,49 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer as HfTokenizer
 
 # What Rust's char::is_whitespace says, as `tokenizers` strips around a token; str.strip() alone takes four more.
-_WHITE_SPACE = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a" + (
-    "\u2028\u2029\u202f\u205f\u3000"
+_WHITE_SPACE = (
+    "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    + ("\u2028\u2029\u202f\u205f\u3000")
 )
 _MARKUP = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")
 _HTML_ELEMENTS = frozenset(
-    ("a", "b", "blockquote", "br", "caption", "code", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "i", "li")
-    + ("ol", "p", "pre", "s", "span", "strong", "sub", "sup", "table", "tbody", "td", "tfoot", "th", "thead", "tr")
-    + ("u", "ul")
+    {
+        "a",
+        "b",
+        "blockquote",
+        "br",
+        "caption",
+        "code",
+        "div",
+        "em",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "hr",
+        "i",
+        "li",
+    }
+    | {
+        "ol",
+        "p",
+        "pre",
+        "s",
+        "span",
+        "strong",
+        "sub",
+        "sup",
+        "table",
+        "tbody",
+        "td",
+        "tfoot",
+        "th",
+        "thead",
+        "tr",
+    }
+    | {"u", "ul"}
 )
 
 
@@ -65,7 +100,9 @@ def added_tokens_of(reference: HfTokenizer, template_text: str) -> AddedTokens:
         text = added.content
         if not text.isspace() and (added.special or text in template_text or _is_markup(text)):
             strips = added.lstrip, added.rstrip
-            controls.append(ControlToken(token, text, added.special, *strips, added.single_word, added.normalized))
+            controls.append(
+                ControlToken(token, text, added.special, *strips, added.single_word, added.normalized)
+            )
         else:
             content.append(text)
     return AddedTokens(tuple(controls), tuple(content))

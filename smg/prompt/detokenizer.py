@@ -29,7 +29,9 @@ class Detokenizer:
     def __init__(self, tokenizer: Tokenizer, *, skip_special_tokens: bool = True) -> None:
         vocabulary = tokenizer.vocabulary
         self._vocabulary = vocabulary
-        self._table = vocabulary.bytes_without_specials if skip_special_tokens else vocabulary.bytes_with_specials
+        self._table = (
+            vocabulary.bytes_without_specials if skip_special_tokens else vocabulary.bytes_with_specials
+        )
         self._pending = b""
         self._at_start = vocabulary.drops_leading_space
         self._slow = tokenizer.slow_decoder(skip_special_tokens=skip_special_tokens)

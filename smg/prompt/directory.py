@@ -7,7 +7,7 @@ tokenizer_config.json; named ones stand in a list there or in additional_chat_te
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
@@ -59,19 +59,19 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        content = orjson.loads(path.read_bytes())
+        content: Any = orjson.loads(path.read_bytes())
     except orjson.JSONDecodeError as error:
         msg = f"{path} is not valid JSON: {error}"
         raise ValueError(msg) from error
     if not isinstance(content, dict):
         msg = f"{path} must hold a JSON object"
         raise ValueError(msg)  # noqa: TRY004 - a wrong file, not a wrong argument
-    return content
+    return cast("dict[str, Any]", content)
 
 
 def _token_text(token: Any) -> str | None:
     if isinstance(token, dict):
-        token = token.get("content")
+        token = cast("dict[str, Any]", token).get("content")
     return token if isinstance(token, str) else None
 
 
@@ -81,18 +81,17 @@ def _eos_ids(directory: Path) -> frozenset[int]:
         if isinstance(ids, int):
             return frozenset((ids,))
         if isinstance(ids, list):
-            return frozenset(token for token in ids if isinstance(token, int))
+            return frozenset(token for token in cast("list[Any]", ids) if isinstance(token, int))
     return frozenset()
 
 
 def _templates(directory: Path, config: dict[str, Any]) -> dict[str, str]:
-    configured = config.get("chat_template")
+    configured: Any = config.get("chat_template")
+    templates: dict[str, str] = {}
     if isinstance(configured, str):
-        templates = {DEFAULT_TEMPLATE: configured}
+        templates[DEFAULT_TEMPLATE] = configured
     elif isinstance(configured, list):
-        templates = {entry["name"]: entry["template"] for entry in configured}
-    else:
-        templates = {}
+        templates |= {entry["name"]: entry["template"] for entry in cast("list[dict[str, str]]", configured)}
     processor = _read_json(directory / "chat_template.json").get("chat_template")
     if isinstance(processor, str):
         templates[DEFAULT_TEMPLATE] = processor

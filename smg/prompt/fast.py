@@ -55,7 +55,10 @@ class FastEncoder:
         if len(text) < _SHORT:
             return self._plain.encode(text)
         islands = self._islands(text, guarded)
-        if 2 * sum(end - start for start, end in islands) > len(text) or len(islands) > len(text) // _SHORT + 8:
+        if (
+            2 * sum(end - start for start, end in islands) > len(text)
+            or len(islands) > len(text) // _SHORT + 8
+        ):
             return self._plain.encode(text)
         parts: list[bytes] = []
         done = 0
@@ -135,7 +138,7 @@ def _supported_kind(reference: HfTokenizer) -> SplitKind | None:
 _PROBES = (
     "Hello world, don't we'll I'VE she's it'd 12345 3.14 x=1;\n\n\tif (a) {\n\t\treturn \"b\";\n\t}\n",
     "\n's \t's \r\n'll\u3000'd \u00a0's 's's 'S 'LL '\u017f  's",
-    "a\tb\t.K\t'h\t)f\t_n\t\"key\": 1\n \n\n\t\n  \n x\n\n\n\ny  z   \n",
+    'a\tb\t.K\t\'h\t)f\t_n\t"key": 1\n \n\n\t\n  \n x\n\n\n\ny  z   \n',
     "1 12 123 1234 12345 1234567 0.5 1,000 \u0663\u0664 \u00b2 \u00bd \u2167 \u2167567  \u00bd  \u0663",
     "h\u00e9llo w\u00f6rld stra\u00dfe na\u00efve e\u0301a\u0308 \u01c5 \u02b0 \u00aa",
     "\u65e5\u672c\u8a9e\u306e\u30c6\u30ad\u30b9\u30c8\u3001\u4e2d\u6587\uff0c\ud55c\uad6d\uc5b4 \u1112\u1161\u11ab",

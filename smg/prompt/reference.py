@@ -75,7 +75,11 @@ class PlainEncoder:
         self._reference = reference
         controls = list(controls)
         # Only special tokens can be switched off, so the other control tokens are made special.
-        reference.add_special_tokens([_as_special(control) for control in controls if not control.is_special])
+        reference.add_special_tokens(
+            [  # pyright: ignore[reportUnknownMemberType] - a bare list in its stub
+                _as_special(control) for control in controls if not control.is_special
+            ]
+        )
         reference.encode_special_tokens = True
         moved = [control.text for control in controls if reference.token_to_id(control.text) != control.id]
         if moved:
@@ -83,7 +87,9 @@ class PlainEncoder:
             raise ValueError(msg)
         ids = {control.id for control in controls}
         # A Unigram model may build the token itself from its spelling.
-        self._leaks = frozenset(i for control in controls for i in encode_ids(reference, control.text) if i in ids)
+        self._leaks = frozenset(
+            i for control in controls for i in encode_ids(reference, control.text) if i in ids
+        )
 
     def encode(self, text: str) -> bytes:
         """Ids as unsigned 32-bit little-endian.
@@ -113,4 +119,24 @@ def _as_special(control: ControlToken) -> AddedToken:
 
 def _not_unicode(text: str) -> InvalidRequest:
     position = next((n for n, char in enumerate(text) if "\ud800" <= char <= "\udfff"), 0)
-    return InvalidRequest(f"the text has a lone surrogate at character {position}, which is not valid Unicode")
+    return InvalidRequest(
+        f"the text has a lone surrogate at character {position}, which is not valid Unicode"
+    )
+
+
+class WholeEncoder:
+    """Encodes a rendered prompt in one piece, control tokens counting. Safe to use from several threads."""
+
+    def __init__(self, reference: HfTokenizer) -> None:
+        self._reference = reference
+
+    def encode(self, text: str) -> bytes:
+        """Packed ids.
+
+        Raises:
+            InvalidRequest: the text has a lone surrogate.
+        """
+        try:
+            return pack_ids(encode_ids(self._reference, text))
+        except (UnicodeEncodeError, TypeError) as error:
+            raise _not_unicode(text) from error

@@ -76,27 +76,38 @@ class PromptEncoder:
         cuts: ControlCuts,
         *,
         plain: TextEncoder,
-        fast: TextEncoder | None,
-        start: TextEncoder | None,
-        whole: TextEncoder | None,
         cache: SegmentCache,
+        start: TextEncoder | None = None,
+        whole: TextEncoder | None = None,
+        fast: TextEncoder | None = None,
     ) -> None:
         """Put the parts together.
 
         Args:
             cuts: where control tokens stand.
             plain: encodes a segment, whatever it spells.
-            fast: does the same for a segment that spells no control token; None to do without.
+            cache: of segments.
             start: encodes the text at the very start of a prompt; None where it is a segment like any other.
             whole: encodes a rendered prompt at once, for tokenizers whose segments depend on each other; else None.
-            cache: of segments.
+            fast: encodes a segment that spells no control token as `plain` would; None to do without.
         """
         self._cuts = cuts
         self._plain = plain
-        self._fast = fast or plain
+        self._cache = cache
         self._start = start
         self._whole = whole
-        self._cache = cache
+        self._fast = fast or plain
+
+    def with_fast(self, fast: TextEncoder | None) -> PromptEncoder:
+        """The same with a fast encoder."""
+        return PromptEncoder(
+            self._cuts, plain=self._plain, cache=self._cache, start=self._start, whole=self._whole, fast=fast
+        )
+
+    @property
+    def is_uniform(self) -> bool:
+        """Every segment is encoded alike, wherever it stands: a fast encoder may take part."""
+        return self._start is None and self._whole is None
 
     def encode_rendered(self, rendered: str, mark: str = "") -> bytes:
         """Packed ids of a rendered prompt, in which control tokens count.

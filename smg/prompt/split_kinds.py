@@ -42,7 +42,10 @@ _DEEPSEEK3 = (
     "\r\n"
     r"]+|\s+(?!\S)|\s+",
 )
-_O200K = "|".join([_o200k_word("*", "+"), _o200k_word("+", "*"), r"\p{N}{1,3}", r" ?[^\s\p{L}\p{N}]+[\r\n/]*"]) + _TAIL
+_O200K = (
+    "|".join([_o200k_word("*", "+"), _o200k_word("+", "*"), r"\p{N}{1,3}", r" ?[^\s\p{L}\p{N}]+[\r\n/]*"])
+    + _TAIL
+)
 
 # Only where a text is cut so that the part a guard matched can be encoded apart: every pre-tokenizer below starts a new
 # word at the blank between something printed and a letter, whatever stands around.
@@ -122,8 +125,13 @@ def split_kind_of(pre_tokenizer: dict[str, Any] | None) -> SplitKind | None:
                 {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False},
             ],
         }:
-            return {_LLAMA3: _cl100k, _QWEN2: _cl100k, _QWEN35: _cl100k, _O200K: _o200k}.get(regex, _unknown)()
-        case {"type": "Sequence", "pretokenizers": [*splits, {"type": "ByteLevel", "add_prefix_space": False}]}:
+            return {_LLAMA3: _cl100k, _QWEN2: _cl100k, _QWEN35: _cl100k, _O200K: _o200k}.get(
+                regex, _unknown
+            )()
+        case {
+            "type": "Sequence",
+            "pretokenizers": [*splits, {"type": "ByteLevel", "add_prefix_space": False}],
+        }:
             regexes = tuple(split.get("pattern", {}).get("Regex") for split in splits)
             return _deepseek3() if regexes == _DEEPSEEK3 else None
         case _:

@@ -17,13 +17,14 @@ import jinja2
 from jinja2 import nodes
 from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension, loopcontrols
+from jinja2.runtime import LoopContext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace, pass_context
 
 from smg.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from jinja2.parser import Parser
     from jinja2.runtime import Context, Macro
@@ -36,6 +37,12 @@ _CHUNKS_PER_CHECK = 64
 
 MARK_VARIABLE = "_content_mark"
 """Name under which the mark that breaks control tokens in content (content.py) reaches the tojson filter."""
+
+
+_DICT_ATTRIBUTES = frozenset(dir(dict))
+_LOOP_ATTRIBUTES = frozenset(
+    ("first", "last", "index", "index0", "length", "revindex", "previtem", "nextitem")
+)
 
 
 class RenderError(Exception):
@@ -74,6 +81,8 @@ class ChatTemplate:
         except jinja2.TemplateSyntaxError as error:
             msg = f"the chat template is not valid Jinja: line {error.lineno}: {error.message}"
             raise ValueError(msg) from error
+        # A context copies the globals for each rendering, slowly, unless it gets a dict that it may keep.
+        self._globals = dict(environment.globals)
         self._max_output_chars = max_output_chars
         literals = [node.data for node in tree.find_all(nodes.TemplateData)]
         constants = [node.value for node in tree.find_all(nodes.Const) if isinstance(node.value, str)]
@@ -86,7 +95,8 @@ class ChatTemplate:
         Raises:
             InvalidRequest: the template refused the chat (its own message), failed on it, or ran into a bound.
         """
-        context = self._template.new_context({**variables, "range": _Range().range})
+        scope = {**self._globals, **variables, "range": _Range().range}
+        context = self._template.new_context(scope, shared=True)
         try:
             return self._collect(self._template.root_render_func(context))
         except RenderError as error:
@@ -96,11 +106,15 @@ class ChatTemplate:
         except _Refusal as error:
             raise InvalidRequest(str(error)) from None
         except jinja2.UndefinedError as error:
-            raise InvalidRequest(f"the chat template needs something that the request lacks: {error}") from error
+            raise InvalidRequest(
+                f"the chat template needs something that the request lacks: {error}"
+            ) from error
         except RecursionError:
             raise InvalidRequest("the chat template recursed too deeply") from None
         except Exception as error:  # a template's expressions can raise whatever Python's can
-            raise InvalidRequest(f"the chat template failed on this request: {type(error).__name__}: {error}") from error
+            raise InvalidRequest(
+                f"the chat template failed on this request: {type(error).__name__}: {error}"
+            ) from error
 
     def _collect(self, chunks: Iterator[str]) -> str:
         parts: list[str] = []
@@ -142,10 +156,20 @@ class _Environment(ImmutableSandboxedEnvironment):
 
     intercepted_binops = frozenset(["*", "**"])
 
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        # Chats are dicts, and `message.role` on a dict raises and catches an exception in the general way.
+        if type(obj) is dict and attribute in obj and attribute not in _DICT_ATTRIBUTES:
+            return cast("dict[str, Any]", obj)[attribute]
+        if type(obj) is LoopContext and attribute in _LOOP_ATTRIBUTES:
+            return getattr(obj, attribute)
+        return super().getattr(obj, attribute)
+
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         sizes = [len(side) if hasattr(side, "__len__") else abs(side) for side in (left, right)]
         repeats = any(hasattr(side, "__len__") for side in (left, right))
-        if (repeats and sizes[0] * sizes[1] > MAX_REPEATED) or (operator == "**" and max(sizes) > MAX_RANGE_STEPS):
+        if (repeats and sizes[0] * sizes[1] > MAX_REPEATED) or (
+            operator == "**" and max(sizes) > MAX_RANGE_STEPS
+        ):
             msg = f"made something longer than {MAX_REPEATED} with `{operator}`"
             raise RenderError(msg)
         return super().call_binop(context, operator, left, right)
@@ -176,7 +200,9 @@ class _TemplateNamespace(Namespace):
 
 
 def _environment(now: Callable[[], datetime]) -> _Environment:
-    environment = _Environment(trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, loopcontrols])
+    environment = _Environment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, loopcontrols]
+    )
     cast("dict[str, Any]", environment.filters)["tojson"] = _to_json
 
     def strftime_now(pattern: str) -> str:
@@ -206,7 +232,12 @@ def _to_json(
         return text
     # The mark has to stay a character, or it could not be taken out again.
     mark = context.resolve(MARK_VARIABLE)
-    return re.sub(r"[^\x00-\x7f]", lambda char: char[0] if char[0] == mark else json.dumps(char[0])[1:-1], text)
+    return re.sub(
+        r"[^\x00-\x7f]", lambda char: char[0] if char[0] == mark else json.dumps(char[0])[1:-1], text
+    )
+
+
+_REASONING_NAMES = ("reasoning_content", "thinking", "reasoning")
 
 
 def with_reasoning_names(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -214,9 +245,10 @@ def with_reasoning_names(messages: list[dict[str, Any]]) -> list[dict[str, Any]]
     return [_normalized(message) for message in messages]
 
 
-def _normalized(message: Mapping[str, Any]) -> dict[str, Any]:
-    known = {key: value for key, value in message.items() if value is not None}
-    for name in ("reasoning_content", "thinking", "reasoning"):
-        if name in known:
-            return {"thinking": known[name], **known, "reasoning_content": known[name]}
-    return known
+def _normalized(message: dict[str, Any]) -> dict[str, Any]:
+    if None in message.values():
+        message = {key: value for key, value in message.items() if value is not None}
+    for name in _REASONING_NAMES:
+        if name in message:
+            return {"thinking": message[name], **message, "reasoning_content": message[name]}
+    return message

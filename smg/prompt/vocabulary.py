@@ -75,7 +75,9 @@ def decoding_of(decoder: dict[str, Any] | None) -> Decoding | None:
     match decoder:
         case {"type": "ByteLevel"}:
             return Decoding(_byte_level())
-        case {"type": "Metaspace", "replacement": replacement, "prepend_scheme": scheme} if replacement == SPACE_MARK:
+        case {"type": "Metaspace", "replacement": replacement, "prepend_scheme": scheme} if (
+            replacement == SPACE_MARK
+        ):
             return Decoding(_sentencepiece(byte_fallback=False), scheme != "never", scheme != "never")
         case {"type": "Sequence", "decoders": [replace, {"type": "ByteFallback"}, {"type": "Fuse"}, *strip]}:
             if replace != {"type": "Replace", "pattern": {"String": SPACE_MARK}, "content": " "}:
@@ -149,7 +151,9 @@ def _fragment(token: bytes) -> bytes | None:
     except UnicodeDecodeError:
         return None
     escaped = orjson.dumps(text)[1:-1]
-    return token if escaped == token else escaped  # the same object in both tables: most tokens need no escape
+    return (
+        token if escaped == token else escaped
+    )  # the same object in both tables: most tokens need no escape
 
 
 def decoder_definition(reference: HfTokenizer) -> dict[str, Any] | None:

@@ -16,11 +16,18 @@ class Address:
 
     Attributes:
         scheme: "grpc" or "http".
-        target: host and port, an IPv6 host in brackets.
+        host: name or address, an IPv6 one without brackets.
+        port: TCP port.
     """
 
     scheme: str
-    target: str
+    host: str
+    port: int
+
+    @property
+    def target(self) -> str:
+        """Host and port, an IPv6 host in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def parse_url(url: str) -> Address:
@@ -41,5 +48,4 @@ def parse_url(url: str) -> Address:
         raise InvalidRequest(f"{wanted}, got no {'port' if parts.hostname else 'host'}", param="url")
     if parts.path not in ("", "/") or parts.query or parts.fragment or "@" in parts.netloc:
         raise InvalidRequest(f"{wanted} and nothing else", param="url")
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    return Address(parts.scheme, f"{host}:{port}")
+    return Address(parts.scheme, parts.hostname, port)

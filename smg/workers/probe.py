@@ -11,6 +11,7 @@ from smg.errors import Unsupported
 from smg.workers.address import parse_url
 from smg.workers.channel import open_channel, words
 from smg.workers.session import SessionWorker
+from smg.workers.sglang_grpc import SglangWorker
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -29,6 +30,7 @@ class ProbeFailed(Exception):
 # In the order they are asked: a cheap method that answers on any server of the protocol, and what to do then.
 _PROTOCOLS: tuple[tuple[str, Callable[[str, str, WorkerOptions], Worker]], ...] = (
     ("/smg.engine.v1.EngineService/Describe", SessionWorker),
+    ("/sglang.grpc.scheduler.SglangScheduler/GetModelInfo", SglangWorker),
 )
 # Known, and for a later release.
 _VLLM_METHOD = "/vllm.grpc.engine.VllmEngine/GetModelInfo"

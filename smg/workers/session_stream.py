@@ -14,6 +14,7 @@ import grpc.aio
 
 from smg.workers.base import ProtocolMismatch
 from smg.workers.channel import words
+from smg.workers.connected import ConnectionLost
 from smg_proto.engine.v1 import card_pb2, engine_pb2, engine_pb2_grpc
 
 if TYPE_CHECKING:
@@ -25,10 +26,6 @@ if TYPE_CHECKING:
 
 SERVICE = "smg.engine.v1.EngineService"
 _METHOD = f"/{SERVICE}/Session"
-
-
-class SessionLost(Exception):
-    """The session has ended, or could not be opened; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,23 +48,23 @@ class SessionStream:
         """Read until the session ends.
 
         Raises:
-            SessionLost: always, unless cancelled.
+            ConnectionLost: always, unless cancelled.
         """
         read = self.call.read
         try:
             while isinstance(event := await read(), engine_pb2.SessionEvent):
                 on_event(event)
         except grpc.aio.AioRpcError as error:
-            raise SessionLost(words(error)) from error
+            raise ConnectionLost(words(error)) from error
         except ValueError as fault:
-            raise SessionLost(f"the engine sent a malformed event: {fault}") from fault
-        raise SessionLost("the engine ended the session")
+            raise ConnectionLost(f"the engine sent a malformed event: {fault}") from fault
+        raise ConnectionLost("the engine ended the session")
 
     async def write(self) -> None:
         """Write what gathers in the outbox until the session ends.
 
         Raises:
-            SessionLost: always, unless cancelled.
+            ConnectionLost: always, unless cancelled.
         """
         outbox, has_commands, write = self.outbox, self.has_commands, self.call.write
         try:
@@ -77,9 +74,9 @@ class SessionStream:
                 while outbox:
                     await write(outbox.take())
         except grpc.aio.AioRpcError as error:
-            raise SessionLost(words(error)) from error
+            raise ConnectionLost(words(error)) from error
         except asyncio.InvalidStateError:
-            raise SessionLost("the session ended while commands were written") from None
+            raise ConnectionLost("the session ended while commands were written") from None
 
 
 async def open_session(
@@ -88,7 +85,7 @@ async def open_session(
     """Describe the engine and open a session on it.
 
     Raises:
-        SessionLost: it could not be opened.
+        ConnectionLost: it could not be opened.
         ProtocolMismatch: another kind of server answers.
     """
     open_call = cast(
@@ -101,16 +98,16 @@ async def open_session(
             call = open_call()
             event = await call.read()
             if not isinstance(event, engine_pb2.SessionEvent) or not event.HasField("ready"):
-                raise SessionLost("the first event of the session is not Ready")
+                raise ConnectionLost("the first event of the session is not Ready")
             if event.ready.instance_id != description.instance_id:
                 # It has restarted between the two calls.
                 description = await _describe(channel)
     except TimeoutError:
-        raise SessionLost(f"no session within {timeout_s:g} s") from None
+        raise ConnectionLost(f"no session within {timeout_s:g} s") from None
     except grpc.aio.AioRpcError as error:
         if error.code() is grpc.StatusCode.UNIMPLEMENTED:
             raise ProtocolMismatch(f"the server does not speak {SERVICE}") from error
-        raise SessionLost(words(error)) from error
+        raise ConnectionLost(words(error)) from error
     return SessionStream(description, call, outbox, has_commands)
 
 

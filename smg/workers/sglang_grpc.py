@@ -9,19 +9,18 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from smg.errors import UNAVAILABLE, UNIMPLEMENTED, EngineError, InternalError, SmgError, WorkerUnavailable
-from smg.workers.address import host_and_port, parse_url
-from smg.workers.backoff import Backoff
-from smg.workers.base import ProtocolMismatch, Worker
-from smg.workers.channel import lost_error
-from smg.workers.health import HealthGate, WedgeWatch
-from smg.workers.http2.connection import Connection, connect
+from smg.errors import UNIMPLEMENTED, EngineError, SmgError
+from smg.workers.base import ProtocolMismatch
+from smg.workers.connected import ConnectedWorker, ConnectionLost
+from smg.workers.http2.connection import connect
 from smg.workers.sglang.answers import Progress, SequenceReceiver
 from smg.workers.sglang.cards import describe, load_of, max_running_of
 from smg.workers.sglang.client import SglangClient
+from smg.workers.sglang.jobs import Jobs
 from smg.workers.sglang.names import RequestNames
 from smg.workers.sglang.requests import generate_to_sglang
 from smg.workers.sglang.scoring import embed, score
@@ -29,13 +28,234 @@ from smg.workers.tokenizer_archive import save_archive
 from smg_proto.engine.v1 import card_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
     from pathlib import Path
 
     from smg.workers.base import GenerateListener, ResultListener
     from smg.workers.http2.calls import Call
+    from smg.workers.http2.connection import Connection
     from smg.workers.options import WorkerOptions
     from smg_proto.engine.v1 import work_pb2
 
-_WEDGE_LOOKS = 4
-_LASTING_S = 5.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class _Running:
+    """A sequence on its way."""
+
+    client: SglangClient
+    call: Call
+    name: str
+    receiver: SequenceReceiver
+    is_streamed: bool
+
+
+class SglangWorker(ConnectedWorker):
+    """One SGLang server."""
+
+    protocol = "sglang_grpc"
+
+    def __init__(self, worker_id: str, url: str, options: WorkerOptions) -> None:
+        super().__init__(worker_id, url, options)
+        self._sequences = itertools.count(1)
+        self._names = RequestNames()
+        self._client: SglangClient | None = None
+        self._connections = itertools.count(1)
+        # Closed by the server, with calls that may still end well.
+        self._draining: list[Connection] = []
+        self._running: dict[int, _Running] = {}
+        self._streamed = 0
+        self._jobs = Jobs(self._load_changed)
+        self._aborts: asyncio.Queue[str] = asyncio.Queue()
+        self._progress = Progress()
+
+    @property
+    def inflight_requests(self) -> int:
+        """Calls and jobs."""
+        return len(self._running) + len(self._jobs)
+
+    def generate(self, request: work_pb2.Generate, listener: GenerateListener) -> int:
+        """Submit a sequence.
+
+        Raises:
+            InvalidRequest: the protocol cannot say what is asked.
+            EngineError: the same, where another worker may be able to.
+        """
+        client = self._usable_client()
+        sequence = request.sequence = next(self._sequences)
+        name = self._names.take(request.request_id, sequence)
+        try:
+            message = generate_to_sglang(request, name, self._card().defaults)
+        except SmgError:
+            self._names.free(name)
+            raise
+        receiver = SequenceReceiver(request, listener, self._progress, partial(self._ended, sequence))
+        call = client.generate(message, receiver, request.traceparent)
+        self._running[sequence] = _Running(client, call, name, receiver, request.stream)
+        self._streamed += request.stream
+        self.on_load_change()
+        return sequence
+
+    def score(self, request: work_pb2.Score, listener: ResultListener) -> int:
+        """Score label sets: several questions, one answer."""
+        client = self._usable_client()
+        sequence = request.sequence = next(self._sequences)
+        name = f"{request.request_id or 'smg'}-{sequence}"
+        work = partial(score, client, request, name, self._options.score_parallel)
+        self._jobs.start(sequence, work, listener)
+        return sequence
+
+    def embed(self, request: work_pb2.Embed, listener: ResultListener) -> int:
+        """Embed an input."""
+        client = self._usable_client()
+        sequence = request.sequence = next(self._sequences)
+        name = f"{request.request_id or 'smg'}-{sequence}"
+        is_classifier = bool(self._card().labels)
+        work = partial(embed, client, request, name, is_classifier=is_classifier)
+        self._jobs.start(sequence, work, listener)
+        return sequence
+
+    def abort(self, sequence: int) -> None:
+        """Forget the listener, end the call, and tell the engine: a call that ends does not stop all servicers."""
+        running = self._forget(sequence)
+        if running is None:
+            self._jobs.cancel(sequence)
+        else:
+            self._stop(running)
+            self.on_load_change()
+
+    async def fetch_tokenizer(self, model: str, target: Path) -> None:
+        """Download and unpack the archive."""
+        del model  # a server has one model
+        client = self._connected_client()
+        await save_archive(client.tokenizer(), target, self._options, self.url)
+
+    async def flush_cache(self) -> None:
+        """Forget cached prefixes."""
+        await self._connected_client().flush_cache()
+
+    async def _serve_once(self) -> None:
+        try:
+            connection = await connect(self._address, self._options)
+        except (OSError, TimeoutError) as fault:
+            raise ConnectionLost(f"cannot connect: {fault or 'no answer in time'}") from fault
+        try:
+            client = self._client = SglangClient(connection, self._options)
+            description = await self._describe(client)
+            await self._check_health()
+            self._opened(description)
+            await self._serve_together(
+                self._watch_end(connection), self._watch_load(client), self._send_aborts(client)
+            )
+        finally:
+            self._is_open = False
+            self._client = None
+            if not connection.ending.done():
+                connection.close()
+            self._draining = [each for each in (*self._draining, connection) if not each.is_closed]
+
+    async def _describe(self, client: SglangClient) -> card_pb2.DescribeResponse:
+        try:
+            model = await client.model_info()
+            server = await client.server_info()
+            loads = await client.loads()
+        except EngineError as error:
+            if error.engine_code == UNIMPLEMENTED:
+                raise ProtocolMismatch("the server does not speak SGLang's protocol") from error
+            raise ConnectionLost(f"cannot be described: {error.message}") from error
+        description = describe(model, server, f"connection-{next(self._connections)}")
+        description.max_running = description.max_running or max_running_of(loads)
+        self._load = load_of(loads)
+        return description
+
+    async def _ask_health(self) -> str:
+        why_not = await self._connected_client().health()
+        if not why_not:
+            # Servers check by computing a token.
+            self._progress.steps += 1
+        return why_not
+
+    def _progress_seen(self) -> int:
+        return self._progress.steps
+
+    def _sequences_running(self) -> int:
+        # A sequence that is not streamed is silent until its end, however well it is.
+        return self._streamed
+
+    def _give_up(self, error: SmgError) -> None:
+        while self._running:
+            running = self._forget(next(iter(self._running)))
+            if running is not None:
+                self._stop(running)
+                running.receiver.give_up(error)
+        self._jobs.fail_all(error)
+
+    def _fail_lost(self, error: SmgError) -> None:
+        """Nothing to do: calls hear of their connection's end by themselves, and some may yet end well."""
+
+    async def _end_tasks(self) -> None:
+        for connection in self._draining:
+            connection.close()
+        self._draining.clear()
+        await self._jobs.wait_ended()
+
+    async def _watch_end(self, connection: Connection) -> None:
+        raise ConnectionLost(await asyncio.shield(connection.ending))
+
+    async def _watch_load(self, client: SglangClient) -> None:
+        while True:
+            await asyncio.sleep(self._options.health_interval_s)
+            try:
+                self._load = load_of(await client.loads())
+            except EngineError as error:
+                _log.debug("load of worker %s: %s", self.url, error.message)
+            self.on_load_change()
+
+    async def _send_aborts(self, client: SglangClient) -> None:
+        while True:
+            name = await self._aborts.get()
+            try:
+                await client.abort(name)
+            except EngineError as error:
+                _log.debug("abort on worker %s: %s", self.url, error.message)
+            finally:
+                self._names.free(name)
+
+    def _ended(self, sequence: int, is_running: bool) -> None:
+        """A sequence's listener is about to hear the end."""
+        running = self._forget(sequence)
+        if running is None:
+            return
+        if is_running:
+            self._stop(running)
+        else:
+            self._names.free(running.name)
+        self.on_load_change()
+
+    def _forget(self, sequence: int) -> _Running | None:
+        running = self._running.pop(sequence, None)
+        if running is not None:
+            self._streamed -= running.is_streamed
+        return running
+
+    def _stop(self, running: _Running) -> None:
+        running.client.connection.cancel(running.call)
+        self._aborts.put_nowait(running.name)
+
+    def _load_changed(self) -> None:
+        # The registry sets its hook after this worker was made.
+        self.on_load_change()
+
+    def _card(self) -> card_pb2.ModelCard:
+        """The card of the one model that a server has."""
+        description = self._description
+        return description.models[0] if description else card_pb2.ModelCard()
+
+    def _usable_client(self) -> SglangClient:
+        self._refuse_unless_open()
+        return self._connected_client()
+
+    def _connected_client(self) -> SglangClient:
+        if self._client is None:
+            raise self._not_connected()
+        return self._client

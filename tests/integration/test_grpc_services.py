@@ -250,6 +250,7 @@ async def test_health_follows_the_workers(echo_worker):
     async with running_router(url) as gateway:
         watch = health_pb2_grpc.HealthStub(gateway.channel).Watch(health_pb2.HealthCheckRequest())
         assert (await watch.read()).status == SERVING
+        assert (await outcome(gateway.chats.CreateChatCompletion(create("hi"))))[0] == "OK"
         await echo_worker.stop(url)
         assert (await watch.read()).status == NOT_SERVING
         assert (await outcome(gateway.chats.CreateChatCompletion(create("hi"))))[0] in (

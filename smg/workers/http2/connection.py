@@ -16,13 +16,17 @@ from smg.errors import CANCELLED, DEADLINE_EXCEEDED, UNAVAILABLE
 from smg.workers.http2 import frames
 from smg.workers.http2.calls import Answer, Call, prefixed
 from smg.workers.http2.frames import ProtocolError
-from smg.workers.http2.headers import MAX_HEADER_BYTES, HeaderReader, Status, request_block
+from smg.workers.http2.headers import MAX_HEADER_BYTES, BlockAssembler, Status, request_block
+from smg.workers.http2.keepalive import keep_alive
 from smg.workers.http2.sending import Uploads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from smg.workers.address import Address
     from smg.workers.http2.calls import Receiver
+    from smg.workers.http2.headers import Block
+    from smg.workers.options import WorkerOptions
 
 _log = logging.getLogger(__name__)
 
@@ -33,20 +37,16 @@ _REFILL_BYTES = 2**30
 _CANCELLED = Status(CANCELLED, "cancelled", {})
 
 
-async def connect(
-    host: str, port: int, *, max_message_bytes: int, read_pause_s: float, timeout_s: float
-) -> Connection:
+async def connect(address: Address, options: WorkerOptions) -> Connection:
     """Open a connection. The server's settings may come later.
 
     Raises:
         OSError: nobody answers.
         TimeoutError: it took too long.
     """
-    loop = asyncio.get_running_loop()
-    authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    connection = Connection(authority, max_message_bytes, read_pause_s)
-    async with asyncio.timeout(timeout_s):
-        await loop.create_connection(lambda: connection, host, port)
+    connection = Connection(address.target, options)
+    async with asyncio.timeout(options.connect_timeout_s):
+        await asyncio.get_running_loop().create_connection(lambda: connection, address.host, address.port)
     return connection
 
 
@@ -58,16 +58,14 @@ class Connection(asyncio.Protocol):
             still end well.
     """
 
-    def __init__(self, authority: str, max_message_bytes: int, read_pause_s: float) -> None:
-        """Args: read_pause_s: time to let the next read gather when many calls run; 0 reads at once."""
+    def __init__(self, authority: str, options: WorkerOptions) -> None:
         self._loop = asyncio.get_running_loop()
         self._authority = authority
-        self._max_message_bytes = max_message_bytes
-        self._read_pause_s = read_pause_s
+        self._options = options
         self._transport: asyncio.Transport | None = None
         self._uploads = Uploads(self._write)
-        self._header_reader = HeaderReader()
-        self._blocks: dict[str, bytes] = {}
+        self._blocks_in = BlockAssembler()
+        self._blocks_out: dict[str, bytes] = {}
         self._streams: dict[int, Call] = {}
         self._waiting: deque[tuple[Call, bytes, bytes]] = deque()
         self._numbers = itertools.count(1, 2)
@@ -75,8 +73,6 @@ class Connection(asyncio.Protocol):
         self._rest = b""
         self._unacknowledged = 0
         self._touched: list[Call] = []
-        # A header block in several frames: its stream, its flags, what has come of it.
-        self._open_block: tuple[int, int, bytes] | None = None
         self.ending: asyncio.Future[str] = self._loop.create_future()
 
     def call(
@@ -86,7 +82,7 @@ class Connection(asyncio.Protocol):
 
         The receiver is told of a closed connection from the event loop, never from here.
         """
-        call = Call(receiver, self._max_message_bytes)
+        call = Call(receiver, self._options.max_message_bytes)
         if self.ending.done():
             call.status = Status(UNAVAILABLE, self.ending.result(), {})
             self._loop.call_soon(self._tell, [call])
@@ -136,6 +132,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Open the HTTP/2 connection."""
         self._transport = cast("asyncio.Transport", transport)
+        keep_alive(self._transport.get_extra_info("socket"), self._options)
         self._transport.write(frames.opening(MAX_HEADER_BYTES))
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -154,18 +151,18 @@ class Connection(asyncio.Protocol):
             self._tell(touched)
         transport = self._transport
         if (
-            self._read_pause_s
+            self._options.read_pause_s
             and len(self._streams) >= _MANY_STREAMS
             and transport
             and not transport.is_closing()
         ):
             transport.pause_reading()
-            self._loop.call_later(self._read_pause_s, self._resume)
+            self._loop.call_later(self._options.read_pause_s, self._resume)
 
     def _take_frames(self, data: bytes) -> None:
         begin, end = 0, len(data)
         unpack, streams, touched = frames.HEADER.unpack_from, self._streams, self._touched
-        received = 0
+        blocks_in, received = self._blocks_in, 0
         while end - begin >= frames.HEADER_BYTES:
             high, low, kind, flags, stream = unpack(data, begin)
             content = begin + frames.HEADER_BYTES
@@ -177,7 +174,7 @@ class Connection(asyncio.Protocol):
                 break
             if kind == frames.DATA:
                 received += begin - content
-            if kind == frames.DATA and flags == 0 and self._open_block is None:
+            if kind == frames.DATA and flags == 0 and not blocks_in.is_open:
                 call = streams.get(stream & frames.STREAM_MASK)
                 if call is not None:
                     if not call.messages:
@@ -192,12 +189,10 @@ class Connection(asyncio.Protocol):
 
     def _take_frame(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
         """Any frame but plain data."""
-        if self._open_block is not None:
-            self._continue_block(kind, flags, stream, payload)
+        if self._blocks_in.is_open:
+            self._take_block(self._blocks_in.go_on(kind, stream, flags, payload))
         elif kind == frames.HEADERS:
-            block = frames.content_of(flags, payload, may_have_priority=True)
-            self._open_block = (stream, flags, block)
-            self._close_block(flags)
+            self._take_block(self._blocks_in.begin(stream, flags, payload))
         elif kind == frames.DATA:
             self._take_data(flags, stream, frames.content_of(flags, payload))
         elif kind == frames.RST_STREAM:
@@ -229,29 +224,12 @@ class Connection(asyncio.Protocol):
             call.end_of_data()
             self._finish(call)
 
-    def _continue_block(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
-        open_block = self._open_block
-        if open_block is None or kind != frames.CONTINUATION or stream != open_block[0]:
-            raise ProtocolError("a header block was interrupted")
-        block = open_block[2] + payload
-        if len(block) > MAX_HEADER_BYTES:
-            raise ProtocolError(f"header block of more than {MAX_HEADER_BYTES} bytes")
-        self._open_block = (stream, open_block[1], block)
-        self._close_block(flags)
-
-    def _close_block(self, flags: int) -> None:
-        """The block is complete if the flag says so: read it in any case, as the table may depend on it."""
-        if self._open_block is None or not flags & frames.END_HEADERS:
+    def _take_block(self, block: Block | None) -> None:
+        call = self._streams.get(block.stream) if block is not None else None
+        if block is None or call is None:
             return
-        stream, first_flags, block = self._open_block
-        self._open_block = None
-        fields = self._header_reader.read(block)
-        call = self._streams.get(stream)
-        if call is None:
-            return
-        is_last = bool(first_flags & frames.END_STREAM)
-        call.headers(fields, is_last=is_last)
-        if is_last:
+        call.headers(block.fields, is_last=block.is_last)
+        if block.is_last:
             self._finish(call)
         elif call.status is not None:
             self._refuse(call)
@@ -351,9 +329,9 @@ class Connection(asyncio.Protocol):
             self._transport.write(data)
 
     def _block(self, path: str) -> bytes:
-        block = self._blocks.get(path)
+        block = self._blocks_out.get(path)
         if block is None:
-            block = self._blocks[path] = request_block(self._authority, path)
+            block = self._blocks_out[path] = request_block(self._authority, path)
         return block
 
 

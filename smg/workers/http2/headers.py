@@ -9,6 +9,7 @@ from urllib.parse import unquote
 import hpack
 
 from smg.errors import INTERNAL, PERMISSION_DENIED, UNAUTHENTICATED, UNAVAILABLE, UNIMPLEMENTED, UNKNOWN
+from smg.workers.http2 import frames
 from smg.workers.http2.frames import ProtocolError
 
 if TYPE_CHECKING:
@@ -86,6 +87,62 @@ class HeaderReader:
         if decoder.header_table_size == 0 and len(self._known) < _MAX_CACHED:
             self._known[block] = fields
         return fields
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A complete header block.
+
+    Attributes:
+        stream: its stream.
+        is_last: nothing follows it on the stream.
+        fields: what it says.
+    """
+
+    stream: int
+    is_last: bool
+    fields: Mapping[str, str]
+
+
+class BlockAssembler:
+    """Puts header blocks together from HEADERS and CONTINUATION frames.
+
+    Attributes:
+        is_open: a block has begun; no frame but its next part may come.
+    """
+
+    def __init__(self) -> None:
+        self._reader = HeaderReader()
+        self._stream = 0
+        self._is_last = False
+        self._parts = b""
+        self.is_open = False
+
+    def begin(self, stream: int, flags: int, payload: bytes) -> Block | None:
+        """Take a HEADERS frame. Returns the block if that is all of it."""
+        self._stream, self._is_last = stream, bool(flags & frames.END_STREAM)
+        self._parts = frames.content_of(flags, payload, may_have_priority=True)
+        return self._end(flags)
+
+    def go_on(self, kind: int, stream: int, flags: int, payload: bytes) -> Block | None:
+        """Take the frame that follows in an open block.
+
+        Raises:
+            ProtocolError: it is not the block's next part, or the block grows too long.
+        """
+        if kind != frames.CONTINUATION or stream != self._stream:
+            raise ProtocolError("a header block was interrupted")
+        self._parts += payload
+        if len(self._parts) > MAX_HEADER_BYTES:
+            raise ProtocolError(f"header block of more than {MAX_HEADER_BYTES} bytes")
+        return self._end(flags)
+
+    def _end(self, flags: int) -> Block | None:
+        self.is_open = not flags & frames.END_HEADERS
+        if self.is_open:
+            return None
+        # Read also for streams that nobody waits for: the peer's table may depend on it.
+        return Block(self._stream, self._is_last, self._reader.read(self._parts))
 
 
 def status_of(fields: Mapping[str, str]) -> Status:

@@ -51,9 +51,9 @@ class SequenceReceiver:
         request: work_pb2.Generate,
         listener: GenerateListener,
         progress: Progress,
-        forget: Callable[[], None],
+        on_over: Callable[[bool], None],
     ) -> None:
-        """Args: forget: called before the listener hears the end, and when it has broken."""
+        """Args: on_over: called once before the listener hears the end; True when the engine still works on it."""
         self._progress = progress
         self._sequence = request.sequence
         self._is_streamed = request.stream
@@ -63,7 +63,7 @@ class SequenceReceiver:
         self._prompt_start = request.logprobs.prompt_start
         self._prior_tokens = len(request.output_ids) // 4
         self._listener = listener
-        self._forget = forget
+        self._on_over = on_over
         self._is_started = False
         self._is_over = False
         self._has_chunks = False
@@ -78,8 +78,16 @@ class SequenceReceiver:
             self._take(messages)
         except Exception as error:  # noqa: BLE001 - one listener must not harm the others
             _log.error("listener of sequence %d raised; the sequence is over", self._sequence, exc_info=error)
-            if not self._is_over:
-                self._fail(InternalError(f"the answer could not be written: {error}"))
+            fault = InternalError(f"the answer could not be written: {error}")
+            if self._is_over:
+                self._tell_failure(fault)
+            else:
+                self._fail(fault, is_running=True)
+
+    def give_up(self, error: SmgError) -> None:
+        """Tell the listener that its sequence is lost. The call is the caller's to end."""
+        self._is_over = True
+        self._tell_failure(error)
 
     def on_end(self, status: Status) -> None:
         """The call is over. With the sequence's end it is no news."""
@@ -150,7 +158,7 @@ class SequenceReceiver:
             )
             return
         self._is_over = True
-        self._forget()
+        self._on_over(False)
         self._listener.on_step(ids, rows, self._finished(complete))
 
     def _start(self, first: sglang_pb2.GenerateStreamChunk | sglang_pb2.GenerateComplete) -> None:
@@ -185,9 +193,12 @@ class SequenceReceiver:
     def _rows(self, source: sglang_pb2.OutputLogProbs) -> list[work_pb2.TokenLogprobs]:
         return output_rows(source, self._asked_ids, wants_chosen=self._wants_chosen)
 
-    def _fail(self, error: SmgError) -> None:
+    def _fail(self, error: SmgError, *, is_running: bool = False) -> None:
         self._is_over = True
-        self._forget()
+        self._on_over(is_running)
+        self._tell_failure(error)
+
+    def _tell_failure(self, error: SmgError) -> None:
         try:
             self._listener.on_failed(error)
         except Exception:  # noqa: BLE001 - one listener must not harm the others

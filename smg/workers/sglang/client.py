@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from smg.workers.http2.calls import Call, Receiver
     from smg.workers.http2.connection import Connection
     from smg.workers.http2.headers import Status
+    from smg.workers.options import WorkerOptions
 
 _SERVICE = "/sglang.grpc.scheduler.SglangScheduler/"
 GENERATE = _SERVICE + "Generate"
@@ -43,11 +44,9 @@ def status_error(status: Status, what: str = "") -> EngineError:
 class SglangClient:
     """The calls of one connection that are not on the hot path."""
 
-    def __init__(self, connection: Connection, timeout_s: float, work_timeout_s: float) -> None:
-        """Args: timeout_s bounds questions about the server; work_timeout_s bounds scores and embeddings."""
+    def __init__(self, connection: Connection, options: WorkerOptions) -> None:
         self.connection = connection
-        self._timeout_s = timeout_s
-        self._work_timeout_s = work_timeout_s
+        self._options = options
 
     def generate(self, request: sglang_pb2.GenerateRequest, receiver: Receiver, traceparent: str) -> Call:
         """Start a sequence."""
@@ -57,7 +56,7 @@ class SglangClient:
     async def prefill(self, request: sglang_pb2.GenerateRequest) -> sglang_pb2.GenerateComplete:
         """Run a request that generates nothing. Raises EngineError."""
         messages, status = await self.connection.ask(
-            GENERATE, request.SerializeToString(), self._work_timeout_s
+            GENERATE, request.SerializeToString(), self._options.job_timeout_s
         )
         if status.code:
             raise status_error(status)
@@ -69,7 +68,7 @@ class SglangClient:
 
     async def embed(self, request: sglang_pb2.EmbedRequest) -> sglang_pb2.EmbedResponse:
         """Embed one input. Raises EngineError."""
-        answer = await self._ask(_EMBED, request.SerializeToString(), self._work_timeout_s)
+        answer = await self._ask(_EMBED, request.SerializeToString(), self._options.job_timeout_s)
         return sglang_pb2.EmbedResponse.FromString(answer)
 
     async def health(self) -> str:
@@ -103,19 +102,18 @@ class SglangClient:
         if not answer.success:
             raise EngineError(f"flush the cache: {answer.message or 'refused'}", engine_code=INTERNAL)
 
-    async def tokenizer(
-        self, timeout_s: float, limit_bytes: int
-    ) -> AsyncIterator[common_pb2.GetTokenizerChunk]:
+    async def tokenizer(self) -> AsyncIterator[common_pb2.GetTokenizerChunk]:
         """The tokenizer archive, piece by piece.
 
         Raises:
             NotFound: the server has none to give.
             EngineError: the transfer failed, or took too long, or is longer than allowed.
         """
+        limit_bytes = self._options.tokenizer_archive_bytes
         pieces = _Pieces(limit_bytes)
         call = self.connection.call(_TOKENIZER, b"", pieces)
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(self._options.tokenizer_timeout_s):
                 while (piece := await pieces.queue.get()) is not None:
                     yield common_pb2.GetTokenizerChunk.FromString(piece)
         finally:
@@ -131,7 +129,9 @@ class SglangClient:
             raise status_error(status, "tokenizer")
 
     async def _ask(self, path: str, message: bytes = b"", timeout_s: float | None = None) -> bytes:
-        messages, status = await self.connection.ask(path, message, timeout_s or self._timeout_s)
+        messages, status = await self.connection.ask(
+            path, message, timeout_s or self._options.health_timeout_s
+        )
         if status.code:
             raise status_error(status)
         if len(messages) != 1:

@@ -50,7 +50,9 @@ class ContractWorker:
         """
         prompt_ids = self.ids(prompt) if isinstance(prompt, str) else prompt
         sampling = {
-            name: fields.pop(name) for name in list(fields) if name in card_pb2.Sampling.DESCRIPTOR.fields_by_name
+            name: fields.pop(name)
+            for name in list(fields)
+            if name in card_pb2.Sampling.DESCRIPTOR.fields_by_name
         }
         sampling = {"temperature": 0, "max_new_tokens": 8, **sampling}
         if sampling["max_new_tokens"] is None:

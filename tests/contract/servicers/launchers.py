@@ -36,6 +36,9 @@ class Launcher:
 
 LAUNCHERS = [
     # A step takes a little time, so that an abort can come between two of them.
-    Launcher("echo", lambda tokenizer_dir: EngineOptions((str(tokenizer_dir),), ("tiny",), step_seconds=0.002)),
-    Launcher("local", lambda _: EngineOptions(dtype="fp32"), (pytest.mark.model,)),
+    Launcher(
+        "echo", lambda tokenizer_dir: EngineOptions((str(tokenizer_dir),), ("tiny",), step_seconds=0.002)
+    ),
+    # One thread: two wait for each other by spinning where the environment does not tell OpenMP otherwise.
+    Launcher("local", lambda _: EngineOptions(dtype="fp32", threads=1), (pytest.mark.model,)),
 ]

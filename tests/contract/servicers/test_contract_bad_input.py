@@ -75,7 +75,9 @@ async def test_malformed_generates_are_refused(worker, fields, words):
 
 async def test_a_token_id_just_past_the_vocabulary_is_refused(worker):
     size = worker.card.vocab_size
-    await assert_refused(worker, worker.generate([1, size]), f"prompt_ids[1] is {size}; allowed: 0 to {size - 1}")
+    await assert_refused(
+        worker, worker.generate([1, size]), f"prompt_ids[1] is {size}; allowed: 0 to {size - 1}"
+    )
 
 
 async def test_a_prompt_that_fills_the_context_is_refused(worker):
@@ -90,7 +92,10 @@ SCORE = [
     (work_pb2.Score(prefix_ids=to_bytes([1])), "suffixes has 0"),
     (work_pb2.Score(suffixes=[work_pb2.ScoreSuffix(label_ids=[1])]), "suffixes[0].ids is empty"),
     (work_pb2.Score(suffixes=[work_pb2.ScoreSuffix(ids=to_bytes([1]))]), "suffixes[0] has neither"),
-    (work_pb2.Score(suffixes=[work_pb2.ScoreSuffix(ids=b"12345", label_ids=[1])]), "suffixes[0].ids has 5 bytes"),
+    (
+        work_pb2.Score(suffixes=[work_pb2.ScoreSuffix(ids=b"12345", label_ids=[1])]),
+        "suffixes[0].ids has 5 bytes",
+    ),
     (
         work_pb2.Score(suffixes=[work_pb2.ScoreSuffix(ids=to_bytes([1]), label_ids=[2**32 - 1])]),
         "suffixes[0].label_ids[0]",

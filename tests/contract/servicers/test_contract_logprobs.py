@@ -86,7 +86,9 @@ async def test_prompt_logprobs_need_no_output(worker):
     worker.need("prompt_logprobs")
     prompt = worker.ids("One two three four")
     async with worker.session() as session:
-        record = await session.run_one(worker.generate(prompt, max_new_tokens=0, logprobs={"prompt_start": 1}))
+        record = await session.run_one(
+            worker.generate(prompt, max_new_tokens=0, logprobs={"prompt_start": 1})
+        )
     assert len(record.started.prompt_logprobs) == len(prompt) - 1
     assert record.tokens == []
 
@@ -99,8 +101,6 @@ async def test_prompt_logprobs_do_not_depend_on_what_follows_or_on_the_cache(wor
             await session.run_one(worker.generate(ids, max_new_tokens=1, logprobs={"prompt_start": 0}))
             for ids in (prompt[:20], prompt, prompt)
         ]
-    rows = [
-        [entry.logprob for entry in record.started.prompt_logprobs] for record in (short, whole, again)
-    ]
+    rows = [[entry.logprob for entry in record.started.prompt_logprobs] for record in (short, whole, again)]
     assert rows[1][:20] == pytest.approx(rows[0], abs=SLACK)
     assert rows[2] == pytest.approx(rows[1], abs=SLACK)

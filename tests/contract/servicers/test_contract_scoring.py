@@ -41,8 +41,13 @@ async def test_suffixes_come_back_in_order_and_do_not_disturb_each_other(worker)
     labels = worker.ids(" yes") + worker.ids(" no")
     texts = [" Is water wet?", " Is fire cold? Say:", " Well"]
     async with worker.session() as session:
-        together = (await session.run_one(score(worker, "A question.", *(suffix(worker, t, labels) for t in texts)))).end
-        alone = [(await session.run_one(score(worker, "A question.", suffix(worker, t, labels)))).end for t in texts]
+        together = (
+            await session.run_one(score(worker, "A question.", *(suffix(worker, t, labels) for t in texts)))
+        ).end
+        alone = [
+            (await session.run_one(score(worker, "A question.", suffix(worker, t, labels)))).end
+            for t in texts
+        ]
     assert len(together.suffixes) == 3
     for one, scores in zip(alone, together.suffixes, strict=True):
         assert len(scores.logprobs) == len(labels)
@@ -133,7 +138,10 @@ async def test_different_inputs_embed_differently(worker):
     worker.need("embed")
     async with worker.session() as session:
         one, other = await session.run(
-            *(work_pb2.Embed(input_ids=to_bytes(worker.ids(text))) for text in ("A black cat", "Tax law of 1987"))
+            *(
+                work_pb2.Embed(input_ids=to_bytes(worker.ids(text)))
+                for text in ("A black cat", "Tax law of 1987")
+            )
         )
     assert sum(a * b for a, b in zip(one.end.values, other.end.values, strict=True)) < 0.999
 

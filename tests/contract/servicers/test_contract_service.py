@@ -37,7 +37,9 @@ async def test_describe_tells_what_a_router_needs(worker):
 
 
 async def test_the_tokenizer_comes_whole_and_its_checksum_is_the_fingerprint(worker):
-    pieces = [piece async for piece in worker.stub.GetTokenizer(card_pb2.GetTokenizerRequest(model=worker.card.id))]
+    pieces = [
+        piece async for piece in worker.stub.GetTokenizer(card_pb2.GetTokenizerRequest(model=worker.card.id))
+    ]
     data = b"".join(piece.data for piece in pieces)
     assert all(len(piece.data) <= MIB for piece in pieces)
     assert [piece.sha256 for piece in pieces[:-1]] == [""] * (len(pieces) - 1)

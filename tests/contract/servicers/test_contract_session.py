@@ -108,7 +108,10 @@ async def test_two_hundred_sequences_at_a_time_each_get_their_own_answer(worker)
     texts = ["go on " * (1 + n % 5) for n in range(200)]
     async with worker.session() as session:
         records = await session.run(
-            *(worker.generate(text, max_new_tokens=1 + n % 3, ignore_eos=True) for n, text in enumerate(texts))
+            *(
+                worker.generate(text, max_new_tokens=1 + n % 3, ignore_eos=True)
+                for n, text in enumerate(texts)
+            )
         )
     for n, (text, record) in enumerate(zip(texts, records, strict=True)):
         assert record.finished.prompt_tokens == len(worker.ids(text))

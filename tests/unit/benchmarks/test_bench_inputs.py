@@ -87,7 +87,8 @@ def test_stacks_are_counted_by_leaf_by_python_function_and_by_all_that_called_it
 
 
 def test_waiting_is_no_work():
-    assert summarize("run (x.py:1);epoll_wait (libc.so) 9\nrun (x.py:1) 1", NO_CPU).samples == 1
+    stacks = "run (x.py:1);epoll_wait (libc.so) 9\nCondition.wait (threading.py:9);0x12 (libc.so) 9\nrun (x.py:1) 1"
+    assert summarize(stacks, NO_CPU).samples == 1
 
 
 def test_a_recursive_function_counts_once_a_stack():

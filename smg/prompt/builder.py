@@ -1,0 +1,205 @@
+"""Turns chats, texts and id lists into prompts for one tokenizer directory.
+
+load() reads the directory once and checks what the shortcuts rest on: that segments between control tokens tokenize
+independently, that the decoding table and the fast backend are exact. What does not hold is not used; the reference
+library is always right and always there.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from smg.errors import InvalidRequest
+from smg.prompt.content import ContentGuard, free_character
+from smg.prompt.directory import DEFAULT_TEMPLATE, read_tokenizer_directory
+from smg.prompt.loading import load_parts
+from smg.prompt.packed import ID_BYTES, pack_ids
+from smg.prompt.template import MARK_VARIABLE, MAX_OUTPUT_CHARS, ChatTemplate, with_reasoning_names
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from smg.prompt.loading import Parts
+
+_log = logging.getLogger(__name__)
+_NO_VARIABLES: Mapping[str, Any] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class TokenPrompt:
+    """A prompt.
+
+    Attributes:
+        ids: token ids, unsigned, 32 bits, little-endian.
+        tokens: how many.
+        text: as rendered, for logs and echo; for a prompt given as ids, those decoded.
+    """
+
+    ids: bytes
+    tokens: int
+    text: str
+
+
+class PromptBuilder:
+    """Immutable, safe to use from several threads.
+
+    Attributes:
+        tokenizer: tables, encoding, decoding.
+        has_chat_template: whether chat() can work.
+    """
+
+    def __init__(self, parts: Parts, templates: Mapping[str, ChatTemplate]) -> None:
+        """Use load()."""
+        self._prompts = parts.prompts
+        self._prefix, self._suffix = parts.prefix, parts.suffix
+        self._named_tokens = parts.named_tokens
+        self._templates = templates
+        self.tokenizer = parts.tokenizer
+        self.has_chat_template = bool(templates)
+        self._guard = ContentGuard(
+            parts.controls,
+            "\0".join(template.text for template in templates.values()),
+            frozenset[str]().union(*(template.names for template in templates.values())),
+        )
+
+    @classmethod
+    def load(
+        cls,
+        directory: Path,
+        *,
+        chat_template: str | None = None,
+        backend: Literal["auto", "reference"] = "auto",
+        cache_bytes: int = 64 << 20,
+        max_output_chars: int = MAX_OUTPUT_CHARS,
+    ) -> PromptBuilder:
+        """Load a tokenizer directory and check it; takes some tenths of a second.
+
+        Args:
+            directory: with tokenizer.json and the files around it.
+            chat_template: Jinja source to use instead of the directory's.
+            backend: "auto" takes the fast backend where it proves exact.
+            cache_bytes: bound of the segment cache; 0 to do without.
+            max_output_chars: longest prompt that a template may render.
+
+        Raises:
+            ValueError: a file is missing or wrong; the message says which.
+        """
+        found = read_tokenizer_directory(directory)
+        sources = found.templates if chat_template is None else {DEFAULT_TEMPLATE: chat_template}
+        templates = {
+            name: ChatTemplate(source, max_output_chars=max_output_chars) for name, source in sources.items()
+        }
+        written = "\0".join(template.text for template in templates.values())
+        parts = load_parts(found, written, use_fast=backend == "auto", cache_bytes=cache_bytes)
+        _log.info("tokenizer %s: %s", directory, parts.summary)
+        return cls(parts, templates)
+
+    def chat(
+        self,
+        messages: list[dict[str, Any]],
+        *,
+        tools: list[dict[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        variables: Mapping[str, Any] = _NO_VARIABLES,
+    ) -> TokenPrompt:
+        """Render a chat and tokenize it.
+
+        Args:
+            messages: as the OpenAI API has them; not changed.
+            tools: likewise.
+            add_generation_prompt: open the answer; without effect together with continue_final_message.
+            continue_final_message: leave the last message open for the model to go on.
+            variables: more variables for the template, `documents` among them; they may replace named tokens.
+
+        Raises:
+            InvalidRequest: no template, or it refuses or fails on this chat.
+        """
+        template = self._template_for(tools)
+        messages = with_reasoning_names(messages)
+        mark = ""
+        if self._guard.needs_marks(messages, tools, variables):
+            mark, messages, (tools, variables) = self._guard.with_marks(messages, tools, variables)
+        scope = {**self._named_tokens, **variables, "messages": messages, "tools": tools}
+        if mark:
+            scope[MARK_VARIABLE] = mark
+        if continue_final_message:
+            rendered = self._render_open(template, messages, scope, mark)
+        else:
+            rendered = template.render({**scope, "add_generation_prompt": add_generation_prompt})
+        ids = self._prompts.encode_rendered(rendered, mark)
+        return TokenPrompt(ids, len(ids) // ID_BYTES, rendered.replace(mark, "") if mark else rendered)
+
+    def text(self, text: str) -> TokenPrompt:
+        """Tokenize a text, with what the tokenizer adds around one (a beginning-of-sequence token, mostly).
+
+        Raises:
+            InvalidRequest: the text has a lone surrogate.
+        """
+        ids = self._prefix + self._prompts.encode_text(text) + self._suffix
+        return TokenPrompt(ids, len(ids) // ID_BYTES, text)
+
+    def ids(self, ids: Sequence[int]) -> TokenPrompt:
+        """Take ids as they are.
+
+        Raises:
+            InvalidRequest: one is not in the vocabulary, or is no whole number.
+        """
+        highest = self.tokenizer.vocab_size - 1
+        try:
+            packed = pack_ids(ids)
+        except (OverflowError, TypeError):
+            packed = None
+        if packed is None or max(ids, default=0) > highest:
+            position, wrong = next(
+                (n, i) for n, i in enumerate(ids) if not isinstance(i, int) or not 0 <= i <= highest
+            )
+            raise InvalidRequest(
+                f"token id {wrong!r} at position {position} is not in the vocabulary; allowed are 0 to {highest}"
+            )
+        return TokenPrompt(packed, len(ids), self.tokenizer.decode(ids, skip_special_tokens=False))
+
+    def _template_for(self, tools: Sequence[Any] | None) -> ChatTemplate:
+        template = self._templates.get("tool_use") if tools else None
+        template = template or self._templates.get(DEFAULT_TEMPLATE)
+        if template is None:
+            raise InvalidRequest("this model has no chat template; use the completions endpoint instead")
+        return template
+
+    def _render_open(
+        self, template: ChatTemplate, messages: list[dict[str, Any]], scope: dict[str, Any], mark: str
+    ) -> str:
+        """Render up to the end of the last message's text, found again by a tag put there."""
+        final = _last_text(messages)
+        tag = free_character(f"{template.text}{mark}{final}{messages}") * 2
+        scope = {**scope, "messages": [*messages[:-1], _with_last_text(messages[-1], f"{final}{tag} ")]}
+        rendered = template.render({**scope, "add_generation_prompt": False})
+        at = rendered.rfind(tag)
+        if at < 0 or final.strip() not in rendered:
+            raise InvalidRequest(
+                "continue_final_message: the chat template changes or leaves out the last message, so it cannot be"
+                " continued"
+            )
+        # The blank after the tag is gone where the template trims; then it would have trimmed the text too.
+        return rendered[:at] if rendered.startswith(f"{tag} ", at) else rendered[:at].rstrip()
+
+
+def _last_text(messages: list[dict[str, Any]]) -> str:
+    content: Any = messages[-1].get("content") if messages else None
+    if isinstance(content, list):
+        texts = [part["text"] for part in cast("list[dict[str, Any]]", content) if "text" in part]
+        content = texts[-1] if texts else None
+    if not isinstance(content, str):
+        raise InvalidRequest("continue_final_message: the last message has no text to continue")
+    return content
+
+
+def _with_last_text(message: dict[str, Any], text: str) -> dict[str, Any]:
+    content: str | list[dict[str, Any]] = message["content"]
+    if isinstance(content, str):
+        return message | {"content": text}
+    last = max(n for n, part in enumerate(content) if "text" in part)
+    return message | {"content": [*content[:last], content[last] | {"text": text}, *content[last + 1 :]]}

@@ -1,0 +1,148 @@
+"""Loads the parts of a PromptBuilder, and checks on probes what each shortcut takes for granted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from smg.prompt.control import ControlCuts, added_tokens_of
+from smg.prompt.fast import load_fast_encoder
+from smg.prompt.packed import pack_ids
+from smg.prompt.reference import PlainEncoder, WholeEncoder, encode_ids, open_reference, without_start_prefix
+from smg.prompt.segments import PromptEncoder, SegmentCache
+from smg.prompt.tokenizer import Tokenizer
+from smg.prompt.vocabulary import vocabulary_from_reference
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tokenizers import Tokenizer as HfTokenizer
+
+    from smg.prompt.control import AddedTokens, ControlToken
+    from smg.prompt.directory import TokenizerDirectory
+
+_PROBED_TOKENS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a PromptBuilder is made of.
+
+    Attributes:
+        prefix: packed ids that the tokenizer puts before a text. suffix: and after it.
+        named_tokens: bos_token and the like, for templates.
+        summary: for the log, which shortcuts are used and why others are not.
+    """
+
+    tokenizer: Tokenizer
+    prompts: PromptEncoder
+    controls: tuple[ControlToken, ...]
+    prefix: bytes
+    suffix: bytes
+    named_tokens: dict[str, str]
+    summary: str
+
+
+def load_parts(found: TokenizerDirectory, template_text: str, *, use_fast: bool, cache_bytes: int) -> Parts:
+    """Load and check.
+
+    Args:
+        found: the directory.
+        template_text: what the templates write literally.
+        use_fast: take the fast backend if it proves exact.
+        cache_bytes: bound of the segment cache.
+
+    Raises:
+        ValueError: the tokenizer cannot be read or is of a kind that is not supported.
+    """
+    reference = open_reference(found.tokenizer_json)
+    added = added_tokens_of(reference, template_text)
+    vocabulary, is_table_exact = vocabulary_from_reference(reference)
+    prefix, suffix = _surroundings(reference)
+    probes = [(probe, pack_ids(encode_ids(reference, probe))) for probe in _prompt_probes(added.controls)]
+    # From here on `reference` encodes control tokens as text: nothing above may be asked of it again.
+    plain = PlainEncoder(reference, added.controls)
+    cache = SegmentCache(cache_bytes)
+    prompts, summary = _prompt_encoder(found.tokenizer_json, plain, added, probes, cache)
+    if use_fast and prompts.is_uniform:
+        fast, reason = load_fast_encoder(found.tokenizer_json, reference, plain, added.content)
+        prompts = prompts.with_fast(fast)
+        summary = f"{summary}, {reason}"
+    tokenizer = Tokenizer(
+        vocabulary,
+        encode=prompts.encode_text,
+        eos_ids=_eos_ids(found, reference),
+        reference=None if is_table_exact else open_reference(found.tokenizer_json),
+    )
+    return Parts(tokenizer, prompts, added.controls, prefix, suffix, found.named_tokens, summary)
+
+
+def _prompt_encoder(
+    path: Path, plain: PlainEncoder, added: AddedTokens, probes: list[tuple[str, bytes]], cache: SegmentCache
+) -> tuple[PromptEncoder, str]:
+    """The first way to cut prompts that gives what the reference gives without cutting."""
+    cuts = ControlCuts(added.controls)
+
+    def is_exact(encoder: PromptEncoder) -> bool:
+        return all(encoder.encode_rendered(probe) == expected for probe, expected in probes)
+
+    encoder = PromptEncoder(cuts, plain=plain, cache=cache)
+    if is_exact(encoder):
+        return encoder, "cut into segments"
+    inner = without_start_prefix(path)
+    if inner is not None:
+        encoder = PromptEncoder(cuts, plain=PlainEncoder(inner, added.controls), start=plain, cache=cache)
+        if is_exact(encoder):
+            return encoder, "cut into segments, the first apart"
+    whole = WholeEncoder(open_reference(path))
+    return PromptEncoder(
+        cuts, plain=plain, whole=whole, cache=cache
+    ), "not cut: its segments depend on each other"
+
+
+def _prompt_probes(controls: tuple[ControlToken, ...]) -> Iterator[str]:
+    """Prompts in which control tokens stand in every way that could make what follows depend on them."""
+    yield from ("Hello world", " leading", "trailing ", "\n", "  two  \n\n x")
+    # Tokens with flags of their own first: they are the ones that could spoil it.
+    by_flags = sorted(
+        controls, key=lambda token: not (token.strips_left or token.strips_right or token.single_word)
+    )
+    for token in by_flags[:_PROBED_TOKENS]:
+        text = token.text
+        yield from (
+            f"{text}Hello",
+            f"Hello{text}",
+            f"a {text} b",
+            f"a{text}b{text}c",
+            f"{text}{text} x",
+            f"{text}\n\nUser: hi\n",
+        )
+        yield from (
+            f" {text}",
+            f"x  {text}  \n y",
+            f"1{text}2",
+            f"'{text}s",
+            f"{text}\u00e9 {text}\u4e16\u754c",
+        )
+
+
+def _surroundings(reference: HfTokenizer) -> tuple[bytes, bytes]:
+    """Packed ids that the post-processor puts around one text.
+
+    Raises:
+        ValueError: it does something else.
+    """
+    probe = "Hello"
+    inner = encode_ids(reference, probe)
+    outer = reference.encode(probe).ids
+    for start in range(len(outer) - len(inner) + 1):
+        if outer[start : start + len(inner)] == inner:
+            return pack_ids(outer[:start]), pack_ids(outer[start + len(inner) :])
+    msg = "the tokenizer's post-processor changes the ids of a text; only adding some around it is supported"
+    raise ValueError(msg)
+
+
+def _eos_ids(found: TokenizerDirectory, reference: HfTokenizer) -> frozenset[int]:
+    named = reference.token_to_id(found.named_tokens.get("eos_token", ""))
+    return found.eos_ids if named is None else found.eos_ids | {named}

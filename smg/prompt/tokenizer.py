@@ -1,0 +1,126 @@
+"""One model's tokenizer: its tables, and text to ids and back.
+
+Text in is text: no spelling in it becomes a control token. Ids out of the vocabulary have no text.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from tokenizers.decoders import DecodeStream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from tokenizers import Tokenizer as HfTokenizer
+
+    from smg.prompt.vocabulary import Vocabulary
+
+
+class SlowDecoder(Protocol):
+    """Decodes one response through the reference, for families without a table."""
+
+    def feed(self, ids: Sequence[int]) -> str:
+        """Text that is certain after these ids."""
+        ...
+
+    def finish(self) -> str:
+        """What is left of the text."""
+        ...
+
+
+class Tokenizer:
+    """Immutable, safe to use from several threads.
+
+    Attributes:
+        vocab_size: one more than the highest id.
+        special_ids: ids that `skip_special_tokens` leaves out.
+        eos_ids: ids that end a generation by themselves.
+        vocabulary: id to bytes.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        *,
+        encode: Callable[[str], bytes],
+        eos_ids: frozenset[int],
+        reference: HfTokenizer | None = None,
+    ) -> None:
+        """Put the parts together.
+
+        Args:
+            vocabulary: id to bytes.
+            encode: plain text to packed ids.
+            eos_ids: see the class.
+            reference: decodes instead of the table, for families whose decoder is no table.
+        """
+        self.vocabulary = vocabulary
+        self.vocab_size = len(vocabulary)
+        self.special_ids = vocabulary.special_ids
+        self.eos_ids = eos_ids
+        self._encode = encode
+        self._reference = reference
+
+    @property
+    def fragments(self) -> list[bytes | None]:
+        """Id to the inside of a JSON string, special tokens empty; None where a token has to go through a Detokenizer.
+
+        Built when first asked for (some 20 ms), so ask before requests wait.
+        """
+        return [None] * self.vocab_size if self._reference else self.vocabulary.fragments
+
+    @property
+    def fragments_with_specials(self) -> list[bytes | None]:
+        """The same, special tokens as the text that they are written with."""
+        return [None] * self.vocab_size if self._reference else self.vocabulary.fragments_with_specials
+
+    def token_bytes(self, token: int) -> bytes:
+        """Bytes that a token stands for, special or not; b"" for an id without one."""
+        return self.vocabulary.bytes_with_specials[token] if 0 <= token < self.vocab_size else b""
+
+    def token_text(self, token: int) -> str:
+        """The same as text, U+FFFD for bytes that are no characters by themselves."""
+        return self.token_bytes(token).decode("utf-8", "replace")
+
+    def encode(self, text: str) -> bytes:
+        """Packed ids (unsigned, 32 bits, little-endian) of a text, nothing added.
+
+        Raises:
+            InvalidRequest: the text has a lone surrogate.
+        """
+        return self._encode(text)
+
+    def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = True) -> str:
+        """Text of a whole sequence."""
+        if self._reference is not None:
+            return _decode(self._reference, list(ids), skip_special_tokens)
+        return self.vocabulary.decode(ids, skip_special_tokens=skip_special_tokens)
+
+    def slow_decoder(self, *, skip_special_tokens: bool) -> SlowDecoder | None:
+        """A decoder for one response where the table does not serve; else None."""
+        return _ReferenceDecoder(self._reference, skip_special_tokens) if self._reference else None
+
+
+def _decode(reference: HfTokenizer, ids: list[int], skip_special_tokens: bool) -> str:
+    return reference.decode(ids, skip_special_tokens=skip_special_tokens)
+
+
+class _ReferenceDecoder:
+    """Streams with the library's own DecodeStream and settles the rest at the end against the whole sequence."""
+
+    def __init__(self, reference: HfTokenizer, skip_special_tokens: bool) -> None:
+        self._reference = reference
+        self._skip = skip_special_tokens
+        self._stream = DecodeStream(skip_special_tokens=skip_special_tokens)
+        self._ids: list[int] = []
+        self._sent = 0
+
+    def feed(self, ids: Sequence[int]) -> str:
+        self._ids += ids
+        text = "".join([self._stream.step(self._reference, token) or "" for token in ids])
+        self._sent += len(text)
+        return text
+
+    def finish(self) -> str:
+        return _decode(self._reference, self._ids, self._skip)[self._sent :]

@@ -1,0 +1,207 @@
+"""The life of a connection, whatever protocol it speaks: open, watched, lost, opened again.
+
+A protocol's worker says how to open and serve a connection; when it ends, everything that it carried is told, once,
+here.
+"""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from smg.errors import UNAVAILABLE, EngineError, WorkerUnavailable
+from smg.workers.address import parse_url
+from smg.workers.backoff import Backoff
+from smg.workers.base import Worker
+from smg.workers.channel import lost_error
+from smg.workers.health import HealthGate, WedgeWatch
+from smg_proto.engine.v1 import card_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from smg.errors import SmgError
+    from smg.workers.options import WorkerOptions
+
+# Looks per wedge_s: the verdict is late by at most one part of it.
+_WEDGE_LOOKS = 4
+
+# A connection that lasted so long was a success: the next loss starts with the shortest pause again.
+_LASTING_S = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+class ConnectionLost(Exception):
+    """The connection has ended, or could not be opened; the text says why."""
+
+
+class ConnectedWorker(Worker):
+    """A worker that keeps one connection open. See Worker for what the public methods promise."""
+
+    def __init__(self, worker_id: str, url: str, options: WorkerOptions) -> None:
+        super().__init__(worker_id, url)
+        self._address = parse_url(url)
+        self._options = options
+        self._is_open = False
+        self._why_closed = "not connected yet"
+        self._description: card_pb2.DescribeResponse | None = None
+        self._load = card_pb2.Load()
+        self._health, self._wedge = self._fresh_watches()
+        self._seen: object = None
+
+    @property
+    def is_ready(self) -> bool:
+        """Connection open, health good, steps being made."""
+        return self._is_open and self._health.is_healthy and not self._wedge.is_wedged
+
+    @property
+    def is_connected(self) -> bool:
+        """The connection is open."""
+        return self._is_open
+
+    @property
+    def reason(self) -> str:
+        """The first thing that is wrong."""
+        if not self._is_open:
+            return self._why_closed
+        if self._wedge.is_wedged:
+            return f"no step for {self._options.wedge_s:g} s while sequences ran"
+        return self._health.reason
+
+    @property
+    def description(self) -> card_pb2.DescribeResponse | None:
+        """As of the last connection."""
+        return self._description
+
+    @property
+    def load(self) -> card_pb2.Load:
+        """As last heard."""
+        return self._load
+
+    async def run(self) -> None:
+        """Serve connections, one after the other, until cancelled."""
+        backoff = Backoff(self._options)
+        now = asyncio.get_running_loop().time
+        try:
+            while True:
+                started_at = now()
+                try:
+                    await self._serve_once()
+                except ConnectionLost as lost:
+                    self._lost(str(lost))
+                if now() - started_at > _LASTING_S:
+                    backoff.reset()
+                await asyncio.sleep(backoff.next_s())
+        finally:
+            self._lost("the router closed the connection", is_wanted=True)
+            await self._end_tasks()
+
+    @abc.abstractmethod
+    async def _serve_once(self) -> None:
+        """Open a connection, call _opened, and serve it to its end; close it in any case.
+
+        Raises:
+            ConnectionLost: always, unless cancelled.
+            ProtocolMismatch: another kind of server answers.
+        """
+
+    @abc.abstractmethod
+    async def _ask_health(self) -> str:
+        """What is wrong with the worker's health in words; empty when nothing is."""
+
+    @abc.abstractmethod
+    def _progress_seen(self) -> int:
+        """A number that changes with every step that the engine is seen to make."""
+
+    @abc.abstractmethod
+    def _sequences_running(self) -> int:
+        """Sequences that should be making progress."""
+
+    @abc.abstractmethod
+    def _give_up(self, error: SmgError) -> None:
+        """Tell every listener, and try to make the engine stop its sequences if it still hears."""
+
+    def _fail_lost(self, error: SmgError) -> None:
+        """Tell the listeners of what went with a connection. All of them, unless a protocol knows better."""
+        self._give_up(error)
+
+    async def _end_tasks(self) -> None:
+        """Wait for tasks of the worker's own, all cancelled by now. There are none unless a protocol has some."""
+
+    async def _serve_together(self, *parts: Coroutine[None, None, None]) -> None:
+        """Run the parts of a connection, and the watches, until the first of them loses it."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for part in (*parts, self._watch_health(), self._watch_steps()):
+                    group.create_task(part)
+        except* ConnectionLost as losses:
+            # The first to notice is enough: the others lost the same connection.
+            raise ConnectionLost(str(losses.exceptions[0])) from losses
+
+    async def _check_health(self) -> None:
+        self._health.record(await self._ask_health())
+        self._notify()
+
+    async def _watch_health(self) -> None:
+        while True:
+            await asyncio.sleep(self._options.health_interval_s)
+            await self._check_health()
+
+    async def _watch_steps(self) -> None:
+        now = asyncio.get_running_loop().time
+        while True:
+            if self._wedge.observe(now(), self._progress_seen(), self._sequences_running()):
+                if self._wedge.is_wedged:
+                    self._give_up(lost_error(self.url, self.reason))
+                    self.on_load_change()
+                self._notify()
+            await asyncio.sleep(self._options.wedge_s / _WEDGE_LOOKS)
+
+    def _opened(self, description: card_pb2.DescribeResponse) -> None:
+        known = self._description
+        has_restarted = known is not None and known.instance_id != description.instance_id
+        _log.info("worker %s is connected%s", self.url, " after a restart" if has_restarted else "")
+        self._description = description
+        self._is_open = True
+        self._notify()
+
+    def _lost(self, why: str, *, is_wanted: bool = False) -> None:
+        """The connection is gone, and what it carried is lost with it."""
+        if why != self._why_closed:
+            level = logging.INFO if is_wanted else logging.WARNING
+            _log.log(level, "worker %s is not connected: %s", self.url, why)
+        self._is_open = False
+        self._why_closed = why
+        self._load = card_pb2.Load()
+        self._health, self._wedge = self._fresh_watches()
+        self._notify()
+        error = lost_error(self.url, why)
+        if is_wanted:
+            self._give_up(error)
+        else:
+            self._fail_lost(error)
+        self.on_load_change()
+
+    def _fresh_watches(self) -> tuple[HealthGate, WedgeWatch]:
+        options = self._options
+        return HealthGate(options.health_failures, options.health_successes), WedgeWatch(options.wedge_s)
+
+    def _notify(self) -> None:
+        """Tell the registry if something has changed that it looks at."""
+        seen = (self.is_ready, self.reason, self._description)
+        if seen != self._seen:
+            self._seen = seen
+            self.on_state_change()
+
+    def _refuse_unless_open(self) -> None:
+        """Raise WorkerUnavailable unless work can be submitted."""
+        if not self._is_open:
+            raise WorkerUnavailable(f"worker {self.url} is not connected: {self._why_closed}")
+
+    def _not_connected(self) -> EngineError:
+        return EngineError(
+            f"worker {self.url} is not connected: {self._why_closed}", engine_code=UNAVAILABLE, can_retry=True
+        )
