@@ -88,7 +88,7 @@ class Router:
         self._tokenizers = TokenizerStore(
             self.registry, tokenizer_dir(settings.models), cache_dir(settings.models)
         )
-        self._catalog = ModelCatalog(
+        self.catalog = ModelCatalog(
             self.registry, self._tokenizers, settings.models.model_alias, load_builder(settings.models)
         )
         self._keep_alive = KeepAlive(settings.listener.sse_keepalive_secs)
@@ -110,7 +110,7 @@ class Router:
         self._metrics = RouterMetrics(self._prometheus, routes=(*ROUTE_NAMES, *ROUTES))
         self._metrics.watch_workers(lambda: [each.worker for each in self.registry.workers() if each.worker])
         self.registry.on_change(lambda: self._metrics.set_models(self.registry.models()))
-        admission = admission_of(settings.admission)
+        self.admission = admission_of(settings.admission)
         engine_call = EngineCall(
             self.registry,
             make_policy(settings.routing.policy),
@@ -118,10 +118,10 @@ class Router:
             settings.listener.request_timeout_secs,
             lambda: self._metrics.retried("chat"),
         )
-        self._chat = ChatPipeline(self._catalog, admission, engine_call)
-        self._completion = CompletionPipeline(self._catalog, admission, engine_call)
+        self._chat = ChatPipeline(self.catalog, self.admission, engine_call)
+        self._completion = CompletionPipeline(self.catalog, self.admission, engine_call)
         self._meters = Meters(self._metrics)
-        handlers = OpenAIHandlers(self._chat, self._completion, self._catalog, self._meters, self._keep_alive)
+        handlers = OpenAIHandlers(self._chat, self._completion, self.catalog, self._meters, self._keep_alive)
         return build_routes(handlers, status)
 
     async def run(self, on_ready: Callable[[RouterAddresses], None], stop: asyncio.Event) -> None:
@@ -180,7 +180,7 @@ class Router:
             while True:
                 await changed.wait()
                 changed.clear()
-                await self._catalog.preload()
+                await self.catalog.preload()
         finally:
             forget()
 
@@ -195,7 +195,7 @@ class Router:
         return GrpcParts(
             chat=self._chat,
             completion=self._completion,
-            catalog=self._catalog,
+            catalog=self.catalog,
             registry=self.registry,
             callers=self._callers,
             meters=self._meters,

@@ -42,7 +42,9 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         "--quick", action="store_true", help="one repeat with fewer requests; not kept as a result"
     )
     parser.add_argument(
-        "--profile", action="store_true", help="also sample our gateway under 64 streams (py-spy)"
+        "--profile",
+        action="store_true",
+        help="also sample the gateways under 64 streams (py-spy; perf if there)",
     )
     parser.add_argument(
         "--original", type=Path, help="executable of the original gateway; else it is installed"

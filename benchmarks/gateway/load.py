@@ -249,7 +249,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, help="requests per second; as fast as answers come if left out")
     asked = parser.parse_args()
     bodies = PromptWriter(asked.tokenizer).bodies(
-        asked.prompt, mode=asked.mode, tokens=asked.tokens, count=asked.requests, seed=os.getpid()
+        asked.prompt, mode=asked.mode, tokens=asked.tokens, count=asked.requests, seed=str(os.getpid())
     )
     load = Load(
         port=asked.port,

@@ -1,7 +1,7 @@
-"""Samples the gateway's Python frames under load (py-spy) and counts which functions the time is spent in.
+"""Samples the gateway's frames under load (py-spy) and counts which Python functions the time is spent in.
 
-py-spy reads the process from outside, so the gateway runs as it always does; `pip install py-spy` once. Kernel time
-is not in its samples as such: it is read from /proc for the same stretch and given beside them.
+py-spy reads the process from outside and stops it for each sample, so shares tell where to look, not what it costs.
+`pip install py-spy` once. How much of the time is the kernel's: perf.py.
 """
 
 from __future__ import annotations

@@ -66,9 +66,9 @@ class PromptWriter:
             return [SYSTEM, _user(self.text(LONG_TOKENS, rng))]
         return [*self._history(), _user(self.text(NEW_TURN_TOKENS, rng))]
 
-    def bodies(self, kind: PromptKind, *, mode: Mode, tokens: int, count: int, seed: int) -> list[bytes]:
+    def bodies(self, kind: PromptKind, *, mode: Mode, tokens: int, count: int, seed: str) -> list[bytes]:
         """So many request bodies, each asking for `tokens` output tokens."""
-        rng = random.Random(f"{kind}/{seed}")
+        rng = random.Random(seed)
         return [chat_body(self.messages(kind, rng), mode, tokens) for _ in range(count)]
 
     def passage(self, count: int) -> tuple[list[int], str]:

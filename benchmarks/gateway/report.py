@@ -51,6 +51,9 @@ def render(setting: Setting, systems: Sequence[System], results: Results, notes:
         "## At rest, after the runs",
         rest_table(systems, results),
     ]
+    if results.libraries:
+        parts += ["## Where the time goes under 64 streams: kernel and libraries (perf)"]
+        parts += [library_table(systems, results)]
     if results.profile is not None:
         parts += ["## Profile of our gateway, 64 streams", profile_text(results.profile)]
     lines = [*notes, *results.notes]
@@ -123,11 +126,22 @@ def rest_table(systems: Sequence[System], results: Results) -> str:
     return _table(["gateway", "idle, % of a core", "resident, MB", "peak, MB"], rows)
 
 
+def library_table(systems: Sequence[System], results: Results) -> str:
+    """Part of each gateway's CPU time by library; the kernel, whose larger part is the socket write, first."""
+    shares = {system.title: dict(results.libraries.get(system.key, [])) for system in systems}
+    names = sorted(
+        {name for by_name in shares.values() for name in by_name}, key=lambda name: name != "kernel"
+    )
+    rows = [[name, *(f"{by[name]:.1%}" if name in by else "-" for by in shares.values())] for name in names]
+    return _table(["in", *shares], rows)
+
+
 def profile_text(profile: Profile) -> str:
     """Top functions, user and kernel time apart."""
     cpu = profile.cpu
     parts = [
-        f"{profile.samples} samples in which a thread ran. The sampler stops the gateway each time, which costs kernel "
+        f"{profile.samples} samples (py-spy) in which a thread ran or waited for a core: on a busy machine that makes "
+        "calls that wake others, as a socket write does, look larger than they are. The sampler stops the gateway each time, which costs kernel "
         f"time: CPU while sampled {cpu.total_s:.2f} s, of it user {cpu.user_s:.2f} s and kernel {cpu.kernel_s:.2f} s; "
         "undisturbed figures are above.",
     ]

@@ -17,6 +17,7 @@ from benchmarks.gateway.answers import WrongAnswer
 from benchmarks.gateway.children import Children
 from benchmarks.gateway.load import Load, put_load
 from benchmarks.gateway.machine import machine_busy_s, memory_mb, process_cpu, tree_cpu
+from benchmarks.gateway.perf import PerfFailed, library_shares
 from benchmarks.gateway.profiling import ProfilerMissing, profile_gateway
 from benchmarks.gateway.scenarios import SCENARIOS, STEP_S
 from benchmarks.gateway.systems import start_rigs
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from benchmarks.gateway.load import Measurement
+    from benchmarks.gateway.perf import Shares
     from benchmarks.gateway.profiling import Profile
     from benchmarks.gateway.prompts import PromptWriter
     from benchmarks.gateway.scenarios import Pace, Scenario
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 IDLE_WINDOW_S = 5.0
 IDLE_SETTLE_S = 1.0
 WARM_REQUESTS = 8
+PROFILED = "stream64"
 PROMPT_TOLERANCE = 0.01  # prompts may differ by template details, not in length
 
 
@@ -57,6 +60,7 @@ class Results:
     measured: dict[tuple[SystemKey, str], list[Measurement]] = field(default_factory=dict)
     idle_percent: dict[SystemKey, float] = field(default_factory=dict)
     memory_mb: dict[SystemKey, tuple[float, float]] = field(default_factory=dict)  # resident now, peak
+    libraries: dict[SystemKey, Shares] = field(default_factory=dict)  # parts of the CPU time under PROFILED
     profile: Profile | None = None
     notes: list[str] = field(default_factory=list)
 
@@ -105,8 +109,10 @@ class Runner:
 
     def _run_on_all(self, rigs: Sequence[Rig], scenario: Scenario, repeat: int) -> None:
         requests, tokens = scenario.size(is_quick=self._plan.is_quick)
-        bodies = self._bodies(scenario, requests, tokens, seed=2 * repeat)
-        warm_bodies = self._bodies(scenario, WARM_REQUESTS, min(tokens, 8), seed=2 * repeat + 1)
+        bodies = scenario_bodies(self._writer, scenario, requests, tokens, seed=f"{repeat}")
+        warm_bodies = scenario_bodies(
+            self._writer, scenario, WARM_REQUESTS, min(tokens, 8), seed=f"{repeat}/warm"
+        )
         prompt_tokens: dict[str, int] = {}
         for rig in rigs:
             is_mock = rig.system.engine == "sglang_mock"
@@ -122,7 +128,9 @@ class Runner:
             )
             measurement = self._measure(rig, scenario, load)
             prompt_tokens[rig.system.title] = measurement.prompt_tokens
-        self._compare_prompts(scenario, prompt_tokens)
+        note = compare_prompts(scenario, prompt_tokens)
+        if note:
+            self.results.notes.append(note)
 
     def _measure(self, rig: Rig, scenario: Scenario, load: Load) -> Measurement:
         try:
@@ -139,19 +147,6 @@ class Runner:
               f"  wall {measurement.wall_s:6.2f} s", flush=True)  # fmt: skip
         return measurement
 
-    def _bodies(self, scenario: Scenario, count: int, tokens: int, seed: int) -> list[bytes]:
-        return self._writer.bodies(scenario.prompt, mode=scenario.mode, tokens=tokens, count=count, seed=seed)
-
-    def _compare_prompts(self, scenario: Scenario, prompt_tokens: dict[str, int]) -> None:
-        """The systems must have tokenized the same prompts to the same lengths."""
-        low, high = min(prompt_tokens.values()), max(prompt_tokens.values())
-        if high > low * (1 + PROMPT_TOLERANCE):
-            raise WrongAnswer(
-                f"{scenario.key}: prompt tokens by usage differ between systems: {prompt_tokens}"
-            )
-        if high != low:
-            self.results.notes.append(f"{scenario.key}: prompt tokens by usage differ: {prompt_tokens}")
-
     def _measure_rest(self, rigs: Sequence[Rig]) -> None:
         """Memory and idle CPU of the gateways, after the load and with all connections closed."""
         time.sleep(IDLE_SETTLE_S)
@@ -167,19 +162,53 @@ class Runner:
     def _profile(self, rigs: Sequence[Rig]) -> None:
         if not self._plan.with_profile:
             return
-        rig = next((rig for rig in rigs if rig.system.key == "ours"), None)
-        if rig is None:
-            self.results.notes.append("no profile: our gateway was not in the run")
-            return
-        scenario = next(s for s in SCENARIOS if s.key == "stream64")
-        load = Load(
+        for rig in rigs:
+            try:
+                output = self._plan.build_dir / f"perf-{rig.system.key}.data"
+                self.results.libraries[rig.system.key] = library_shares(rig, self._profile_load(rig), output)
+            except PerfFailed as error:
+                self.results.notes.append(f"No shares by library for {rig.system.title}: {error}.")
+        for rig in (rig for rig in rigs if rig.system.key == "ours"):
+            try:
+                output = self._plan.build_dir / "profile.txt"
+                self.results.profile = profile_gateway(rig, self._profile_load(rig), output)
+            except ProfilerMissing as error:
+                self.results.notes.append(f"No profile: {error}.")
+
+    def _profile_load(self, rig: Rig) -> Load:
+        scenario = next(scenario for scenario in SCENARIOS if scenario.key == PROFILED)
+        requests, tokens = scenario.size(is_quick=self._plan.is_quick)
+        return Load(
             port=rig.port,
-            is_stream=True,
+            is_stream=scenario.mode == "stream",
             concurrency=scenario.concurrency,
-            tokens=scenario.tokens,
-            bodies=self._bodies(scenario, scenario.requests, scenario.tokens, seed=1000),
+            tokens=tokens,
+            bodies=scenario_bodies(self._writer, scenario, requests, tokens, seed="profile"),
         )
-        try:
-            self.results.profile = profile_gateway(rig, load, self._plan.build_dir / "profile.txt")
-        except ProfilerMissing as error:
-            self.results.notes.append(f"no profile: {error}")
+
+
+def scenario_bodies(
+    writer: PromptWriter, scenario: Scenario, count: int, tokens: int, seed: str
+) -> list[bytes]:
+    """Prompts that no other scenario or repeat has sent: "never seen" must be true."""
+    return writer.bodies(
+        scenario.prompt, mode=scenario.mode, tokens=tokens, count=count, seed=f"{scenario.key}/{seed}"
+    )
+
+
+def compare_prompts(scenario: Scenario, prompt_tokens: dict[str, int]) -> str | None:
+    """Check that the systems counted the same prompts to the same lengths.
+
+    Args:
+        scenario: what ran.
+        prompt_tokens: by system, the sum over all answers' usage.
+
+    Returns: a note when they differ by little.
+
+    Raises:
+        WrongAnswer: they differ by more than PROMPT_TOLERANCE; the systems did unequal work.
+    """
+    low, high = min(prompt_tokens.values()), max(prompt_tokens.values())
+    if high > low * (1 + PROMPT_TOLERANCE):
+        raise WrongAnswer(f"{scenario.key}: prompt tokens by usage differ between systems: {prompt_tokens}")
+    return f"{scenario.key}: prompt tokens by usage differ: {prompt_tokens}" if high != low else None

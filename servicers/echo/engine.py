@@ -82,7 +82,7 @@ class EchoEngine(Engine):
         if work is None:
             work = self._work[session] = SessionWork()
         now = self._loop.time()
-        columns = StepColumns([], [])
+        columns = StepColumns()
         due = inf
         for generate in request.generate:
             try:
@@ -106,7 +106,7 @@ class EchoEngine(Engine):
         work = self._work.pop(session, None)
         if work is None:
             return
-        for sequence in work.running.values():
+        for sequence in work:
             self._forget(sequence)
         for key in [key for key in self._waiting if key[0] is session]:
             self._drop_waiting(key)
@@ -127,7 +127,7 @@ class EchoEngine(Engine):
 
     def flush_cache(self) -> int:
         """Forget the blocks that no running sequence uses."""
-        return self._cache.flush(run.blocks for work in self._work.values() for run in work.running.values())
+        return self._cache.flush(run.blocks for work in self._work.values() for run in work)
 
     def tokenizer_dir(self, model: str) -> Path | None:
         """The directory that the model was loaded from."""
@@ -146,7 +146,7 @@ class EchoEngine(Engine):
             for sequence in ended:
                 self._forget(sequence)
             self._emit(session, work, columns)
-            due = min(due, now if columns.sequence else work.next_due())
+            due = min(due, work.next_due())
             if session.unsent_events > _PATIENT_EVENTS:
                 due = max(due, now + _PATIENCE_S)
         if self._waiting and self._running < self._max_running:
@@ -181,14 +181,14 @@ class EchoEngine(Engine):
         sequence.cached_tokens = self._cache.cached_tokens(sequence.blocks)
         self._cache.add(sequence.blocks)
         sequence.start_at(now)
-        work.running[sequence.number] = sequence
+        work.add(sequence)
         self._running += 1
         self._held_tokens += sequence.held_tokens
         return sequence.due
 
     def _abort(self, session: EventSink, work: SessionWork, number: int, columns: StepColumns) -> None:
         key = (session, number)
-        sequence = work.running.pop(number, None)
+        sequence = work.remove(number)
         if sequence is not None:
             self._forget(sequence)
         elif key in self._waiting:

@@ -1,7 +1,7 @@
 """One sequence that is generated: where it stands in its output, and what each step brings it.
 
-A step's loop takes a token by index while `at < fast_until`, and calls `advance` for all that is out of the common:
-the start, the end, pauses, chunks, log-probabilities, replies that are not streamed.
+`advance` does all that is out of the common: the start, the end, pauses, chunks, log-probabilities, replies that are
+not streamed. Between them a sequence may be in the fast lane, which hands its tokens out without a look at it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from servicers.echo.directives import Plan
     from servicers.echo.distribution import Distribution
+    from servicers.echo.lane import FastLane
     from servicers.echo.output import Output
     from servicers.echo.step import StepColumns
 
@@ -36,7 +37,7 @@ class EchoSequence:
 
     __slots__ = (
         "number", "request", "plan", "output", "distribution", "blocks", "cached_tokens", "prompt_tokens",
-        "ids", "at", "fast_until", "due", "is_started", "_offset", "_first", "_chunks", "_key", "_rows",
+        "due", "is_started", "lane_end", "_is_common", "_lane", "_position", "_first", "_chunks", "_key", "_rows",
     )  # fmt: skip
 
     def __init__(
@@ -58,25 +59,54 @@ class EchoSequence:
         self.due = 0.0
         """Time before which no step concerns it."""
         self.is_started = False
+        self.lane_end = 0
+        """The lane's tick at which the tokens that it joined with are used up."""
+        self._is_common = (
+            request.stream
+            and not request.HasField("logprobs")
+            and plan.chunk_tokens == 1
+            and not plan.chunk_wait_s
+            and not plan.hangs
+            and plan.failure_after is None
+        )
+        self._lane: FastLane | None = None
         self._first = len(request.output_ids) // ID_BYTES
+        # In the lane: where it will stand at lane_end.
+        self._position = self._first
         self._chunks = 0
         self._key = 0
         self._rows: list[work_pb2.TokenLogprobs] = []
-        # The array that tokens are taken from, the next index in it, and how far the common case reaches.
-        self.ids: Sequence[int] = ()
-        self.at = self.fast_until = 0
-        # Position in the output is _offset + at.
-        self._offset = self._first
 
     @property
     def position(self) -> int:
         """Output tokens so far, those of another engine included."""
-        return self._offset + self.at
+        return self._position if self._lane is None else self._position - (self.lane_end - self._lane.tick)
 
     @property
     def held_tokens(self) -> int:
         """Tokens that it holds outside of the prefix cache: the end of its prompt, and its own output."""
         return self.prompt_tokens - len(self.blocks) * BLOCK_TOKENS + self.position - self._first
+
+    def stretch(self) -> Sequence[int]:
+        """The next tokens that the fast lane may hand out: as far as one array goes, the last token left out."""
+        output, position = self.output, self._position
+        left = len(output.head) + len(output.cycle) if output.total is None else output.total - 1 - position
+        if left <= 0 or not (self._is_common and self.is_started):
+            return ()
+        array, start = output.head, position
+        if position >= len(array):
+            array = output.cycle
+            start = (output.cycle_start + position - len(output.head)) % len(array)
+        return array[start : start + left]
+
+    def enter_lane(self, lane: FastLane, lane_end: int) -> None:
+        """From now on the lane hands its tokens out."""
+        self._position += lane_end - lane.tick
+        self._lane, self.lane_end = lane, lane_end
+
+    def leave_lane(self) -> None:
+        """The lane hands out none any more."""
+        self._position, self._lane = self.position, None
 
     def start_at(self, now: float) -> None:
         """It is admitted: its waits begin."""
@@ -104,7 +134,6 @@ class EchoSequence:
         if plan.hangs and self.position >= len(self.output.head):
             wait = max(wait, HANG_WAIT_S)
         self.due = now + wait if wait else 0.0
-        self._prepare_fast_steps()
         return False
 
     def abort(self) -> work_pb2.Finished:
@@ -125,9 +154,9 @@ class EchoSequence:
 
     def _take(self, count: int, step: StepColumns) -> list[int]:
         """The next tokens, as far as there are any."""
-        output, position = self.output, self.position
+        output, position = self.output, self._position
         end = position + count if output.total is None else min(position + count, output.total)
-        self._offset, self.at, self.fast_until = end, 0, 0
+        self._position = end
         step.generated_tokens += end - position
         return [output.token(each) for each in range(position, end)]
 
@@ -149,29 +178,6 @@ class EchoSequence:
         step.add_tokens(self.number, tokens)
         if rows:
             step.logprobs.append(work_pb2.StepLogprobs(sequence=self.number, tokens=rows))
-
-    def _prepare_fast_steps(self) -> None:
-        """Find the stretch of tokens that the step's loop may take by itself: all but the last of an array."""
-        request, plan, output = self.request, self.plan, self.output
-        is_common = (
-            request.stream
-            and not self.due
-            and plan.chunk_tokens == 1
-            and plan.failure_after is None
-            and not plan.hangs
-            and not request.HasField("logprobs")
-        )
-        if not is_common:
-            return
-        position, head = self.position, output.head
-        if position < len(head):
-            self.ids, self.at = head, position
-        else:
-            self.ids = output.cycle
-            self.at = (output.cycle_start + position - len(head)) % len(output.cycle)
-        self._offset = position - self.at
-        left = len(self.ids) if output.total is None else output.total - 1 - position
-        self.fast_until = min(len(self.ids), self.at + left)
 
     def _fails_now(self, step: StepColumns) -> bool:
         after = self.plan.failure_after

@@ -18,16 +18,18 @@ class StepColumns:
     """The parts of a SessionEvent, as lists: a protobuf list costs more to append to than to fill at once."""
 
     __slots__ = (
-        "sequence", "token", "count", "logprobs", "started", "finished", "failed",
+        "lane_sequence", "lane_token", "sequence", "token", "count", "logprobs", "started", "finished", "failed",
         "scored", "embedded", "classified", "generated_tokens",
     )  # fmt: skip
 
-    def __init__(self, sequence: list[int], token: list[int]) -> None:
-        """Start with the sequences that got one token each."""
-        self.sequence = sequence
-        self.token = token
-        self.generated_tokens = len(token)
-        self.count: list[int] | None = None
+    def __init__(self, lane_sequence: Sequence[int] = (), lane_token: Sequence[int] = ()) -> None:
+        """Start with the sequences that got one token each; their lists are not changed."""
+        self.lane_sequence = lane_sequence
+        self.lane_token = lane_token
+        self.generated_tokens = len(lane_token)
+        self.sequence: list[int] = []
+        self.token: list[int] = []
+        self.count: list[int] = []
         self.logprobs: list[work_pb2.StepLogprobs] = []
         self.started: list[work_pb2.Started] = []
         self.finished: list[work_pb2.Finished] = []
@@ -38,12 +40,9 @@ class StepColumns:
 
     def add_tokens(self, sequence: int, tokens: Sequence[int]) -> None:
         """Add the new tokens of a sequence that is not there yet; at least one."""
-        if len(tokens) != 1 and self.count is None:
-            self.count = [1] * len(self.sequence)
-        if self.count is not None:
-            self.count.append(len(tokens))
         self.sequence.append(sequence)
         self.token += tokens
+        self.count.append(len(tokens))
 
     def fail(self, sequence: int, failure: Failure) -> None:
         """Add the end of a sequence that fails."""
@@ -62,18 +61,16 @@ class StepColumns:
 
     def event(self, load: card_pb2.Load | None) -> engine_pb2.SessionEvent | None:
         """The event; None when nothing happened."""
-        event = engine_pb2.SessionEvent(sequence=self.sequence, token=self.token, load=load)
-        is_empty = not self.sequence and load is None
-        for name in (
-            "count",
-            "logprobs",
-            "started",
-            "finished",
-            "failed",
-            "scored",
-            "embedded",
-            "classified",
-        ):
+        event = engine_pb2.SessionEvent(sequence=self.lane_sequence, token=self.lane_token, load=load)
+        is_empty = load is None and not self.lane_sequence
+        if self.sequence:
+            is_empty = False
+            event.sequence.extend(self.sequence)
+            event.token.extend(self.token)
+            if len(self.token) != len(self.sequence):
+                event.count.extend([1] * len(self.lane_sequence))
+                event.count.extend(self.count)
+        for name in ("logprobs", "started", "finished", "failed", "scored", "embedded", "classified"):
             entries = getattr(self, name)
             if entries:
                 getattr(event, name).extend(entries)

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import signal
 import sys
 from collections import deque
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("smg.engine")
 
 READY = "ready "
+# A line of the servicer's log, as servicers/__main__.py formats it.
+_LOG_LINE = re.compile(r"^\S+ \S+ (DEBUG|INFO|WARNING|ERROR|CRITICAL) (\S+) (.*)$")
 _KEPT_LINES = 20
 _LONGEST_LINE_BYTES = 64 * 1024
 # An engine that has run for so long was healthy: the next death starts the waits from the first again.
@@ -196,7 +199,16 @@ class EngineProcess:
                 self._ready.set_result(text.removeprefix(READY).strip())
         elif text:
             self._last_lines.append(text)
-            logger.info("%s", text)
+            _relay(text)
+
+
+def _relay(line: str) -> None:
+    """Log a line of the child, with the severity that the child gave it."""
+    found = _LOG_LINE.match(line)
+    if found:
+        logger.log(logging.getLevelNamesMapping()[found[1]], "%s: %s", found[2], found[3])
+    else:
+        logger.info("%s", line)
 
 
 def _signal_group(pid: int, number: signal.Signals) -> None:

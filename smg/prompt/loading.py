@@ -63,12 +63,12 @@ def load_parts(found: TokenizerDirectory, template_text: str, *, use_fast: bool,
     probes = [(probe, pack_ids(encode_ids(reference, probe))) for probe in _prompt_probes(added.controls)]
     # From here on `reference` encodes control tokens as text: nothing above may be asked of it again.
     plain = PlainEncoder(reference, added.controls)
-    cache = SegmentCache(cache_bytes)
-    prompts, summary = _prompt_encoder(found.tokenizer_json, plain, added, probes, cache)
+    prompts, summary = _prompt_encoder(found.tokenizer_json, plain, added, probes)
+    fast = None
     if use_fast and prompts.is_uniform:
         fast, reason = load_fast_encoder(found.tokenizer_json, reference, plain, added.content)
-        prompts = prompts.with_fast(fast)
         summary = f"{summary}, {reason}"
+    prompts = prompts.finished(SegmentCache(cache_bytes), fast)
     tokenizer = Tokenizer(
         vocabulary,
         encode=prompts.encode_text,
@@ -79,26 +79,27 @@ def load_parts(found: TokenizerDirectory, template_text: str, *, use_fast: bool,
 
 
 def _prompt_encoder(
-    path: Path, plain: PlainEncoder, added: AddedTokens, probes: list[tuple[str, bytes]], cache: SegmentCache
+    path: Path, plain: PlainEncoder, added: AddedTokens, probes: list[tuple[str, bytes]]
 ) -> tuple[PromptEncoder, str]:
     """The first way to cut prompts that gives what the reference gives without cutting."""
     cuts = ControlCuts(added.controls)
+    nothing_kept = SegmentCache(0)
 
     def is_exact(encoder: PromptEncoder) -> bool:
         return all(encoder.encode_rendered(probe) == expected for probe, expected in probes)
 
-    encoder = PromptEncoder(cuts, plain=plain, cache=cache)
+    encoder = PromptEncoder(cuts, plain=plain, cache=nothing_kept)
     if is_exact(encoder):
         return encoder, "cut into segments"
     inner = without_start_prefix(path)
     if inner is not None:
-        encoder = PromptEncoder(cuts, plain=PlainEncoder(inner, added.controls), start=plain, cache=cache)
+        inner_encoder = PlainEncoder(inner, added.controls)
+        encoder = PromptEncoder(cuts, plain=inner_encoder, start=plain, cache=nothing_kept)
         if is_exact(encoder):
             return encoder, "cut into segments, the first apart"
     whole = WholeEncoder(open_reference(path))
-    return PromptEncoder(
-        cuts, plain=plain, whole=whole, cache=cache
-    ), "not cut: its segments depend on each other"
+    encoder = PromptEncoder(cuts, plain=plain, whole=whole, cache=nothing_kept)
+    return encoder, "not cut: its segments depend on each other"
 
 
 def _prompt_probes(controls: tuple[ControlToken, ...]) -> Iterator[str]:

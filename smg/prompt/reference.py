@@ -6,6 +6,7 @@ Added tokens that are no control tokens (runs of blanks, HTML tags in some vocab
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from smg.prompt.control import ControlToken
+
+
+_UNKNOWN = "\U0010fffd"  # a character that no vocabulary has
 
 
 def open_reference(path: Path) -> HfTokenizer:
@@ -75,21 +79,20 @@ class PlainEncoder:
         self._reference = reference
         controls = list(controls)
         # Only special tokens can be switched off, so the other control tokens are made special.
-        reference.add_special_tokens(
-            [  # pyright: ignore[reportUnknownMemberType] - a bare list in its stub
-                _as_special(control) for control in controls if not control.is_special
-            ]
-        )
+        markup = [_as_special(control) for control in controls if not control.is_special]
+        reference.add_special_tokens(markup)  # pyright: ignore[reportUnknownMemberType] - a bare list in its stub
         reference.encode_special_tokens = True
         moved = [control.text for control in controls if reference.token_to_id(control.text) != control.id]
         if moved:
             msg = f"cannot switch off the control tokens {moved} of this tokenizer"
             raise ValueError(msg)
-        ids = {control.id for control in controls}
-        # A Unigram model may build the token itself from its spelling.
+        # A Unigram model may build a token from its spelling; the unknown token it may build from anything.
+        ids = {control.id for control in controls} - set(encode_ids(reference, _UNKNOWN))
         self._leaks = frozenset(
             i for control in controls for i in encode_ids(reference, control.text) if i in ids
         )
+        openers = "".join(sorted({re.escape(control.text[0]) for control in controls}))
+        self._after_opener = re.compile(f"(?<=[{openers}])" if openers else "(?!)")
 
     def encode(self, text: str) -> bytes:
         """Ids as unsigned 32-bit little-endian.
@@ -102,8 +105,13 @@ class PlainEncoder:
         except (UnicodeEncodeError, TypeError) as error:
             raise _not_unicode(text) from error
         if self._leaks and not self._leaks.isdisjoint(ids):
-            ids = [i for char in text for i in encode_ids(self._reference, char)]
+            ids = self._encode_parts(self._after_opener.split(text))
+            if not self._leaks.isdisjoint(ids):  # spelled in a way that the normalizer undid
+                ids = self._encode_parts(text)
         return pack_ids(ids)
+
+    def _encode_parts(self, parts: Iterable[str]) -> list[int]:
+        return [i for part in parts if part for i in encode_ids(self._reference, part)]
 
 
 def _as_special(control: ControlToken) -> AddedToken:

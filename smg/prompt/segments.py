@@ -98,10 +98,10 @@ class PromptEncoder:
         self._whole = whole
         self._fast = fast or plain
 
-    def with_fast(self, fast: TextEncoder | None) -> PromptEncoder:
-        """The same with a fast encoder."""
+    def finished(self, cache: SegmentCache, fast: TextEncoder | None) -> PromptEncoder:
+        """The same with a cache of its own, and with a fast encoder where every segment is encoded alike."""
         return PromptEncoder(
-            self._cuts, plain=self._plain, cache=self._cache, start=self._start, whole=self._whole, fast=fast
+            self._cuts, plain=self._plain, cache=cache, start=self._start, whole=self._whole, fast=fast
         )
 
     @property

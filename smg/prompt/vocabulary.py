@@ -49,11 +49,13 @@ def byte_alphabet() -> dict[str, int]:
 
 def _byte_level() -> Callable[[str], bytes]:
     alphabet = byte_alphabet()
+    # Through Latin-1, whose codes are the bytes; what is not of the alphabet becomes a character that it lacks.
+    to_latin1 = {code: chr(alphabet.get(chr(code), 0xFFFF)) for code in range(0x144)}
 
     def token_bytes(token: str) -> bytes:
         try:
-            return bytes([alphabet[char] for char in token])
-        except KeyError:  # an added token that is not written in the alphabet stands for itself
+            return token.translate(to_latin1).encode("latin-1")
+        except UnicodeEncodeError:  # an added token that is not written in the alphabet stands for itself
             return token.encode()
 
     return token_bytes
@@ -99,8 +101,9 @@ class Vocabulary:
     """
 
     def __init__(self, tokens: list[str | None], special_ids: frozenset[int], decoding: Decoding) -> None:
-        self._tokens = tokens
         self._decoding = decoding
+        # Only for the families that ask for it again: it would be some megabytes.
+        self._tokens = tokens if decoding.drops_whole_prefix else []
         self.special_ids = special_ids
         self.drops_leading_space = decoding.drops_leading_space
         self.drops_whole_prefix = decoding.drops_whole_prefix

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from smg.errors import SmgError
 from smg.services.methods import ADMIN_SERVICE
 from smg.services.rpc import add_service, unary_method
+from smg.services.streams import is_own_cancellation
 from smg.workers.registered import WorkerState
 from smg_proto.admin.v1 import admin_pb2
 
@@ -132,6 +133,10 @@ async def _flush(worker: RegisteredWorker) -> str:
             await worker.worker.flush_cache()
     except SmgError as error:
         return error.message
+    except asyncio.CancelledError:
+        if is_own_cancellation():
+            raise
+        return "the connection was lost meanwhile"
     except TimeoutError:
         return f"no answer within {FLUSH_TIMEOUT_S:g} s"
     return ""

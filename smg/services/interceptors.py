@@ -20,7 +20,7 @@ from smg.services.call import CONTEXT, REQUEST_ID, metadata_map, request_context
 from smg.services.methods import METHODS
 from smg.services.rpc import ServerInterceptor, unparsed, unread
 from smg.services.status import error_status, status_code
-from smg.services.streams import SlowReader
+from smg.services.streams import LOST, LostWait, SlowReader, is_own_cancellation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -129,7 +129,7 @@ class _Call:
             try:
                 await context.send_initial_metadata(((REQUEST_ID, CONTEXT.get().request_id),))
                 try:
-                    result = await behavior(_parsed(data, parse), context)
+                    result = await _guarded(behavior, _parsed(data, parse), context)
                 except grpc.aio.BaseError:
                     # gRPC's own: the client has gone, or the server stops. There is nobody to tell.
                     raise
@@ -156,6 +156,15 @@ class _Call:
             await _abort(context, error)
 
         return refuse
+
+
+async def _guarded(behavior: Any, request: Any, context: Context) -> Any:
+    try:
+        return await behavior(request, context)
+    except asyncio.CancelledError as error:
+        if is_own_cancellation():
+            raise
+        raise LostWait(LOST) from error
 
 
 def _parsed(data: bytes, parse: Callable[[bytes], Any]) -> Any:

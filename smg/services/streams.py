@@ -24,6 +24,8 @@ ITEM_BYTES = 64
 # Text is merged into messages of about this size: clients refuse messages over 4 MiB unless told otherwise.
 MERGED_BYTES = 256 * 1024
 
+LOST = "what the call waited for was cancelled"
+
 MessageT_co = TypeVar("MessageT_co", covariant=True)
 MessageT = TypeVar("MessageT")
 
@@ -32,6 +34,19 @@ class SlowReader(Overloaded):
     """The client does not read its answer."""
 
     default_code = "slow_reader"
+
+
+class LostWait(Exception):
+    """Something that a call waited for was cancelled, though nobody has cancelled the call.
+
+    A call that ended with this bare CancelledError would end without a status, and its client would wait for ever.
+    """
+
+
+def is_own_cancellation() -> bool:
+    """Asked where a CancelledError came out of an await: somebody has cancelled the running task itself."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 @dataclass(eq=False, slots=True)
@@ -225,10 +240,12 @@ async def _answer(
         await run()
     except SmgError as error:
         pieces.fail(error)
-    except asyncio.CancelledError:
-        if pieces.overflow is None:
-            raise
+    except asyncio.CancelledError as error:
         # Raised here, not only from take(): the writer may wait for the client and never take again.
-        raise pieces.overflow from None
+        if pieces.overflow is not None:
+            raise pieces.overflow from None
+        if is_own_cancellation():
+            raise
+        raise LostWait(LOST) from error
     pieces.close()
     bound.reschedule(asyncio.get_running_loop().time() + max_stall_s)

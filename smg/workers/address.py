@@ -37,7 +37,10 @@ def parse_url(url: str) -> Address:
         InvalidRequest: another scheme, no host, no port, or anything after the port but a slash.
     """
     wanted = f"worker url {url!r}: expected grpc://host:port or http://host:port"
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as fault:
+        raise InvalidRequest(f"{wanted}, got what is not a url: {fault}", param="url") from None
     if parts.scheme not in SCHEMES:
         raise InvalidRequest(f"{wanted}, got scheme {parts.scheme!r}", param="url")
     try:

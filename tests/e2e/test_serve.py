@@ -186,15 +186,14 @@ def test_the_router_imports_no_engine_library():
     subprocess.run([sys.executable, "-c", code], check=True, timeout=50)
 
 
-def test_an_engine_that_is_killed_is_restarted_and_answers_again(tmp_path):
-    with serving(tmp_path) as server:
-        before = server.answer()
-        engine = server.engine
-        engine.kill()
-        until(lambda: "the engine serves again" in server.errors.read_text())
-        until(server.is_ready)
-        assert server.engine.pid != engine.pid
-        assert server.answer() == before
+def test_an_engine_that_is_killed_is_restarted_and_answers_again(served):
+    before = served.answer()
+    engine = served.engine
+    engine.kill()
+    until(lambda: "the engine serves again" in served.errors.read_text())
+    until(served.is_ready)
+    assert served.engine.pid != engine.pid
+    assert served.answer() == before
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

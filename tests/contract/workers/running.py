@@ -10,7 +10,9 @@ from smg.workers.probe import open_worker
 from tests.contract.workers.engine_script import Changes
 
 # Short pauses, so that a test that waits for a reconnect waits for milliseconds.
-QUICK = WorkerOptions(backoff_min_s=0.01, backoff_max_s=0.02, health_interval_s=0.02, health_failures=1, health_successes=1)
+QUICK = WorkerOptions(
+    backoff_min_s=0.01, backoff_max_s=0.02, health_interval_s=0.02, health_failures=1, health_successes=1
+)
 
 
 class Watched:

@@ -57,7 +57,9 @@ class SessionDouble(engine_pb2_grpc.EngineServiceServicer):
         await self._server.stop(None)
 
     async def set_health(self, *, serving: bool) -> None:
-        status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
+        status = (
+            health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
+        )
         await self.health.set(SERVICE, status)
 
     def push(self, event: engine_pb2.SessionEvent) -> None:
@@ -67,7 +69,9 @@ class SessionDouble(engine_pb2_grpc.EngineServiceServicer):
 
     async def Describe(self, request, context):
         models = [
-            card_pb2.ModelCard(id=model, context_length=1024, capabilities=card_pb2.Capabilities(generate=True))
+            card_pb2.ModelCard(
+                id=model, context_length=1024, capabilities=card_pb2.Capabilities(generate=True)
+            )
             for model in self.models
         ]
         return card_pb2.DescribeResponse(
@@ -98,6 +102,7 @@ class SessionDouble(engine_pb2_grpc.EngineServiceServicer):
             reader.cancel()
             self._queues.discard(queue)
             self.running.clear()
+            self.changes.notify()
 
     async def _take(self, requests, queue) -> None:
         async for message in requests:
@@ -122,9 +127,7 @@ class SessionDouble(engine_pb2_grpc.EngineServiceServicer):
             self.running.discard(sequence)
             queue.put_nowait(
                 engine_pb2.SessionEvent(
-                    finished=[
-                        work_pb2.Finished(sequence=sequence, reason=work_pb2.FINISH_REASON_ABORT)
-                    ]
+                    finished=[work_pb2.Finished(sequence=sequence, reason=work_pb2.FINISH_REASON_ABORT)]
                 )
             )
 

@@ -72,7 +72,11 @@ class SglangDouble(pb_grpc.SglangSchedulerServicer):
 
     async def _answer(self, request, context):
         prompt = list(request.tokenized.input_ids)
-        most = request.sampling_params.max_new_tokens if request.sampling_params.HasField("max_new_tokens") else None
+        most = (
+            request.sampling_params.max_new_tokens
+            if request.sampling_params.HasField("max_new_tokens")
+            else None
+        )
         if self.is_wedged:
             await asyncio.Event().wait()
         plan = script(prompt, most)
@@ -103,7 +107,10 @@ class SglangDouble(pb_grpc.SglangSchedulerServicer):
 
     async def GetModelInfo(self, request, context):
         return pb.GetModelInfoResponse(
-            model_path="/models/m", served_model_name=self.models[0], is_generation=True, max_context_length=1024
+            model_path="/models/m",
+            served_model_name=self.models[0],
+            is_generation=True,
+            max_context_length=1024,
         )
 
     async def GetServerInfo(self, request, context):

@@ -144,5 +144,9 @@ async def test_a_prompt_of_300000_ids_arrives_whole(worker, double):
     prompt = [NORMAL, *range(300_000)]
     await generate(worker, prompt)
     request = double.requests[-1]
-    received = request.tokenized.input_ids if hasattr(request, "tokenized") else memoryview(request.prompt_ids).cast("I")
+    received = (
+        request.tokenized.input_ids
+        if hasattr(request, "tokenized")
+        else memoryview(request.prompt_ids).cast("I")
+    )
     assert list(received) == prompt

@@ -7,28 +7,16 @@ from typing import TYPE_CHECKING
 
 import orjson
 import pytest
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from benchmarks.gateway.__main__ import command_text, note_load, parse_arguments
 from benchmarks.gateway.machine import NO_CPU
 from benchmarks.gateway.original import VARIABLE, OriginalMissing, find_original
+from benchmarks.gateway.perf import parse_report
 from benchmarks.gateway.profiling import short_frame, summarize
 from benchmarks.gateway.prompts import HISTORY_TURNS, PromptKind, PromptWriter, prose_lines
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-@pytest.fixture(scope="module")
-def writer(tmp_path_factory: pytest.TempPathFactory) -> PromptWriter:
-    """A writer on a tokenizer without merges: one token for each byte."""
-    directory = tmp_path_factory.mktemp("tokenizer")
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Tokenizer(models.BPE(vocab={letter: i for i, letter in enumerate(alphabet)}, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.save(str(directory / "tokenizer.json"))
-    return PromptWriter(directory)
 
 
 def test_only_prose_is_taken():
@@ -38,22 +26,22 @@ def test_only_prose_is_taken():
 
 
 @pytest.mark.parametrize("kind", ["tiny", "small", "long_new", "long_history"])
-def test_a_seed_gives_the_same_bodies_again(writer: PromptWriter, kind: PromptKind):
-    first, again = (writer.bodies(kind, mode="stream", tokens=3, count=2, seed=5) for _ in range(2))
+def test_a_seed_gives_the_same_bodies_again(byte_writer: PromptWriter, kind: PromptKind):
+    first, again = (byte_writer.bodies(kind, mode="stream", tokens=3, count=2, seed="5") for _ in range(2))
     assert first == again
 
 
-def test_other_seeds_and_other_numbers_give_texts_never_seen(writer: PromptWriter):
+def test_other_seeds_and_other_numbers_give_texts_never_seen(byte_writer: PromptWriter):
     bodies = [
         body
-        for seed in (1, 2)
-        for body in writer.bodies("small", mode="unary", tokens=1, count=20, seed=seed)
+        for seed in ("1", "2")
+        for body in byte_writer.bodies("small", mode="unary", tokens=1, count=20, seed=seed)
     ]
     assert len(set(bodies)) == 40
 
 
-def test_a_history_is_shared_and_its_last_turn_is_new(writer: PromptWriter):
-    bodies = writer.bodies("long_history", mode="stream", tokens=1, count=2, seed=3)
+def test_a_history_is_shared_and_its_last_turn_is_new(byte_writer: PromptWriter):
+    bodies = byte_writer.bodies("long_history", mode="stream", tokens=1, count=2, seed="3")
     first, second = (orjson.loads(body)["messages"] for body in bodies)
     assert first[:-1] == second[:-1]
     assert first[-1] != second[-1]
@@ -64,17 +52,17 @@ def test_a_history_is_shared_and_its_last_turn_is_new(writer: PromptWriter):
     ]
 
 
-def test_a_text_is_as_long_as_wanted(writer: PromptWriter):
-    assert 500 <= len(writer.text(500, random.Random(1))) + 1 <= 600
+def test_a_text_is_as_long_as_wanted(byte_writer: PromptWriter):
+    assert 500 <= len(byte_writer.text(500, random.Random(1))) + 1 <= 600
 
 
-def test_the_passage_spells_its_tokens(writer: PromptWriter):
-    ids, text = writer.passage(40)
-    assert (len(ids), writer.decode(ids)) == (40, text)
+def test_the_passage_spells_its_tokens(byte_writer: PromptWriter):
+    ids, text = byte_writer.passage(40)
+    assert (len(ids), byte_writer.decode(ids)) == (40, text)
 
 
-def test_a_shorter_passage_is_the_beginning_of_a_longer_one(writer: PromptWriter):
-    assert writer.passage(300)[0][:40] == writer.passage(40)[0]
+def test_a_shorter_passage_is_the_beginning_of_a_longer_one(byte_writer: PromptWriter):
+    assert byte_writer.passage(300)[0][:40] == byte_writer.passage(40)[0]
 
 
 def test_stacks_are_counted_by_leaf_by_python_function_and_by_all_that_called_it():
@@ -93,6 +81,14 @@ def test_waiting_is_no_work():
 
 def test_a_recursive_function_counts_once_a_stack():
     assert summarize("f (x.py:1);f (x.py:1) 2", NO_CPU).whole == [("f (x.py)", 1.0)]
+
+
+def test_a_perf_report_is_read_without_its_comments_and_crumbs():
+    report = "# Overhead  Shared Object\n#\n    54.36%  [kernel.kallsyms]   \n    41.65%  smg_rs.abi3.so\n     0.30%  ld.so\n\n"
+    assert parse_report(report) == [
+        ("kernel", pytest.approx(0.5436)),
+        ("smg_rs.abi3.so", pytest.approx(0.4165)),
+    ]
 
 
 @pytest.mark.parametrize(

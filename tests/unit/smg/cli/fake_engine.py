@@ -13,6 +13,7 @@ def main() -> None:
     port, *words = sys.argv[1:]
     options = dict(word.partition("=")[::2] for word in words)
     print("loading the model", file=sys.stderr, flush=True)
+    print("2026-01-02 03:04:05,678 WARNING servicers.local the model is old", file=sys.stderr, flush=True)
     if "fail" in options:
         print("no such model", file=sys.stderr, flush=True)
         sys.exit(3)

@@ -61,7 +61,18 @@ async def test_an_engine_that_ends_while_it_starts_is_reported_with_its_last_wor
     engine = new_engine("fail")
     with pytest.raises(EngineStartError, match="ended with status 3") as caught:
         await engine.start()
-    assert caught.value.lines == ["loading the model", "no such model"]
+    assert (caught.value.lines[0], caught.value.lines[-1]) == ("loading the model", "no such model")
+
+
+async def test_the_engines_log_lines_keep_their_severity(caplog):
+    caplog.set_level(logging.INFO)
+    engine = new_engine()
+    await engine.start()
+    await logged(caplog, "the model is old")
+    await engine.stop()
+    levels = {record.getMessage(): record.levelname for record in caplog.records}
+    assert levels["servicers.local: the model is old"] == "WARNING"
+    assert levels["loading the model"] == "INFO"
 
 
 async def test_an_engine_that_never_gets_ready_is_given_up_and_ended():

@@ -20,6 +20,7 @@ from smg.telemetry.metrics import RouterMetrics
 from smg.types.callers import CallerDirectory
 from smg.workers.base import Worker
 from smg.workers.options import WorkerOptions
+from smg.workers.probe import ProbeFailed
 from smg.workers.registry import WorkerRegistry
 from smg_proto.admin.v1 import admin_pb2_grpc
 from smg_proto.chat.v1 import chat_pb2_grpc
@@ -68,6 +69,7 @@ class ScriptedWorker(Worker):
         self.is_up = True
         self.inflight = 0
         self.flush_error = None
+        self.flush_is_lost = False
         self.flushes = 0
 
     is_ready = property(lambda self: self.is_up)
@@ -102,8 +104,15 @@ class ScriptedWorker(Worker):
 
     async def flush_cache(self):
         self.flushes += 1
+        if self.flush_is_lost:
+            # As grpc.aio does when a channel closes under a call.
+            raise asyncio.CancelledError
         if self.flush_error is not None:
             raise EngineError(self.flush_error, engine_code=13)
+
+
+SILENT_URL = "grpc://127.0.0.1:9"
+"""A worker of this address is never connected."""
 
 
 class Counts:
@@ -140,6 +149,8 @@ async def router(*, script=say_hello, workers=1, api_key="", tenants=(), aliases
     opened = {}
 
     async def open_worker(worker_id, url, _options):
+        if url == SILENT_URL:
+            raise ProbeFailed("nobody answers")
         opened[worker_id] = ScriptedWorker(worker_id, url)
         return opened[worker_id]
 

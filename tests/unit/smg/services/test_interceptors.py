@@ -1,5 +1,6 @@
 """Every call gets its id and its caller; every error becomes a status with its detail, and is counted once."""
 
+import asyncio
 import contextlib
 import logging
 
@@ -72,6 +73,24 @@ async def test_what_nobody_expected_is_logged_and_told_without_its_words(streams
         assert detail.http_status == 500
         [record] = [record for record in caplog.records if record.name.startswith("smg.")]
         assert "a secret of the code" in record.exc_text
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_a_wait_that_somebody_else_cancelled_does_not_leave_the_client_waiting(streams, caplog):
+    async def waits_in_vain(request, context, sink):
+        shared = asyncio.get_running_loop().create_future()
+        shared.cancel()
+        await shared
+
+    async with router(script=waits_in_vain) as gateway:
+        call = (
+            gateway.chats.StreamChatCompletion(STREAM).read()
+            if streams
+            else gateway.chats.CreateChatCompletion(CREATE)
+        )
+        with caplog.at_level(logging.CRITICAL):
+            code, message, _ = await refusal(call)
+        assert (code, message[:15]) == ("INTERNAL", "internal error;")
 
 
 async def test_a_message_that_is_no_message_is_the_clients_fault():

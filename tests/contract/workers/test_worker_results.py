@@ -1,0 +1,66 @@
+"""Worker.score, embed, flush_cache and load: the answers that come whole."""
+
+from __future__ import annotations
+
+from array import array
+
+from smg_proto.engine.v1 import work_pb2
+from tests.contract.workers.collecting import Collector, ResultCollector, generate_request
+from tests.contract.workers.engine_script import HANGS, logprob
+
+
+def ids(*numbers: int) -> bytes:
+    return array("I", numbers).tobytes()
+
+
+async def test_score_gives_every_label_after_every_suffix(worker):
+    request = work_pb2.Score(prefix_ids=ids(1, 2, 3))
+    for suffix in ((4,), (5, 6), (7,)):
+        request.suffixes.add(ids=ids(*suffix), label_ids=[suffix[0], 40])
+    collector = ResultCollector()
+    worker.score(request, collector)
+    scored = await collector.done
+    assert [list(row.logprobs) for row in scored.suffixes] == [
+        [logprob(first), logprob(40)] for first in (4, 5, 7)
+    ]
+    assert scored.prompt_tokens == 7
+
+
+async def test_embed_gives_a_vector_of_length_one(worker):
+    collector = ResultCollector()
+    worker.embed(work_pb2.Embed(input_ids=ids(1, 2, 3)), collector)
+    embedded = await collector.done
+    assert [round(value, 5) for value in embedded.values] == [0.6, 0.8]
+    assert embedded.prompt_tokens == 3
+
+
+async def test_an_aborted_score_is_not_heard_of(worker):
+    request = work_pb2.Score(prefix_ids=ids(1), suffixes=[work_pb2.ScoreSuffix(ids=ids(2), label_ids=[3])])
+    gone, heard = ResultCollector(), ResultCollector()
+    worker.abort(worker.score(request, gone))
+    worker.score(request, heard)
+    await heard.done
+    assert not gone.done.done()
+    assert worker.inflight_requests == 0
+
+
+async def test_flush_cache_reaches_the_engine(worker, double):
+    await worker.flush_cache()
+    assert double.flushes == 1
+
+
+async def test_the_description_names_the_model_and_the_maximum(worker):
+    description = worker.description
+    assert [card.id for card in description.models] == ["m"]
+    assert description.models[0].context_length == 1024
+    assert description.max_running == 64
+    assert description.instance_id
+
+
+async def test_inflight_counts_what_has_not_ended(worker):
+    answer = Collector()
+    sequence = worker.generate(generate_request([HANGS, 1]), answer)
+    await answer.first_step.wait()
+    assert worker.inflight_requests == 1
+    worker.abort(sequence)
+    assert worker.inflight_requests == 0

@@ -1,0 +1,54 @@
+"""After much work nothing is left: no task, no socket, no sequence, no permit."""
+
+import asyncio
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.integration.running_router import running_router, until
+
+
+def open_files():
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def request(number, *, stream):
+    return {"model": "m", "stream": stream, "messages": [{"role": "user", "content": f"{number} [[len:3]]"}]}
+
+
+@pytest.mark.slow
+async def test_a_thousand_requests_one_by_one_and_two_hundred_at_once_leave_nothing(echo_worker):
+    url = await echo_worker()
+    async with running_router(url) as gateway:
+        path = "/v1/chat/completions"
+        assert (await gateway.http.post(path, json=request(0, stream=False))).status_code == 200
+        tasks, files = len(asyncio.all_tasks()), open_files()
+        for number in range(1000):
+            answer = await gateway.http.post(path, json=request(number, stream=bool(number % 2)))
+            assert answer.status_code == 200
+        limits = httpx.Limits(max_connections=200)
+        async with httpx.AsyncClient(base_url=gateway.http.base_url, limits=limits, timeout=30) as many:
+            posts = [many.post(path, json=request(number, stream=bool(number % 2))) for number in range(200)]
+            answers = await asyncio.gather(*posts)
+            assert {answer.status_code for answer in answers} == {200}
+
+            async def leave(number):
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.05):
+                        await many.post(
+                            path,
+                            json={
+                                **request(number, stream=True),
+                                "messages": [{"role": "user", "content": "[[hang]]"}],
+                            },
+                        )
+
+            await asyncio.gather(*[leave(number) for number in range(50)])
+        worker = gateway.router.registry.workers()[0]
+        await until(
+            lambda: worker.inflight_requests == 0 and echo_worker.servers[url].engine.load().running == 0
+        )
+        await until(lambda: len(asyncio.all_tasks()) <= tasks)
+        await until(lambda: open_files() <= files + 1)
+        assert gateway.router.admission.running == 0

@@ -1,0 +1,92 @@
+"""HealthGate and WedgeWatch: single observations become a verdict, and no sooner than they should."""
+
+from __future__ import annotations
+
+from smg.workers.health import HealthGate, WedgeWatch
+
+
+def verdicts(gate: HealthGate, checks: str) -> str:
+    """Feed checks (+ good, - bad) and tell the verdict after each."""
+    seen = ""
+    for check in checks:
+        gate.record("" if check == "+" else "sick")
+        seen += "+" if gate.is_healthy else "-"
+    return seen
+
+
+def test_nothing_is_healthy_before_its_first_check():
+    gate = HealthGate(3, 2)
+    assert not gate.is_healthy
+    assert gate.reason == "not checked yet"
+
+
+def test_the_first_check_decides_alone():
+    assert verdicts(HealthGate(3, 2), "+") == "+"
+    assert verdicts(HealthGate(3, 2), "-") == "-"
+
+
+def test_so_many_bad_checks_in_a_row_make_it_sick():
+    assert verdicts(HealthGate(3, 2), "+---") == "+++-"
+
+
+def test_a_good_check_between_bad_ones_starts_the_count_again():
+    assert verdicts(HealthGate(3, 2), "+--+--+") == "+++++++"
+
+
+def test_so_many_good_checks_in_a_row_heal_it():
+    assert verdicts(HealthGate(1, 2), "+-+-++") == "+----+"
+
+
+def test_the_reason_is_that_of_the_last_bad_check():
+    gate = HealthGate(1, 2)
+    gate.record("")
+    assert gate.reason == ""
+    gate.record("first")
+    gate.record("second")
+    assert gate.reason == "second"
+    gate.record("")
+    assert gate.reason == "second"
+    gate.record("")
+    assert gate.reason == ""
+
+
+def test_an_engine_that_stands_still_with_work_is_wedged_after_its_time():
+    watch = WedgeWatch(30)
+    watch.observe(0, 1, 1)
+    assert not watch.observe(29.9, 1, 1)
+    assert watch.observe(30, 1, 1)
+    assert watch.is_wedged
+    assert not watch.observe(31, 1, 1)
+
+
+def test_an_idle_engine_is_never_wedged():
+    watch = WedgeWatch(30)
+    for now in range(0, 1000, 10):
+        watch.observe(now, 1, 0)
+    assert not watch.is_wedged
+
+
+def test_the_time_counts_from_when_the_work_came():
+    watch = WedgeWatch(30)
+    watch.observe(0, 1, 0)
+    watch.observe(100, 1, 0)
+    assert not watch.observe(129, 1, 1)
+    assert watch.observe(130, 1, 1)
+
+
+def test_a_step_starts_the_time_again():
+    watch = WedgeWatch(30)
+    watch.observe(0, 1, 1)
+    watch.observe(20, 2, 1)
+    assert not watch.observe(40, 2, 1)
+    assert watch.observe(50, 2, 1)
+
+
+def test_only_a_step_ends_it_not_the_end_of_the_work():
+    watch = WedgeWatch(30)
+    watch.observe(0, 1, 1)
+    watch.observe(30, 1, 1)
+    assert not watch.observe(40, 1, 0)
+    assert watch.is_wedged
+    assert watch.observe(41, 2, 0)
+    assert not watch.is_wedged
