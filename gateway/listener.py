@@ -31,12 +31,16 @@ def bind(host: str, port: int) -> socket.socket:
     """
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        # Named, not left to the system: asyncio switches Nagle's algorithm off only where it reads TCP here.
-        bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    except OSError as error:
+        raise PortTaken(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+    # Named, not left to the system: asyncio switches Nagle's algorithm off only where it reads TCP here.
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))
         bound.listen(BACKLOG)
     except OSError as error:
+        bound.close()
         raise PortTaken(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
     bound.setblocking(False)
     return bound
