@@ -2,7 +2,8 @@
 
 Shape and rule faults: {"error": {"message", "type": "invalid_request_error", "code"}}, the code being
 "json_parse_error" or the number 400. Everything else: {"error": {"type": reason phrase, "code", "message",
-"param"}}, with the code repeated in the X-SMG-Error-Code header.
+"param"}}, with the code repeated in the X-SMG-Error-Code header. `param` is null by the API's definition; the
+message names the field, and gRPC callers find it in ApiError.param.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def error_answer(error: SmgError) -> tuple[int, list[Header], bytes]:
         body: dict[str, Any] = {"message": error.message, "type": "invalid_request_error", "code": code}
     else:
         headers.append((b"x-smg-error-code", error.code.encode()))
-        body = {"type": _reason(status), "code": error.code, "message": error.message, "param": error.param}
+        body = {"type": _reason(status), "code": error.code, "message": error.message, "param": None}
     return status, headers, orjson.dumps({"error": body})
 
 

@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tokenizers import Tokenizer
+
 from servicers.local.engine import LocalEngine
 from servicers.local.settings import LocalSettings
 from smg_proto.engine.v1 import card_pb2, engine_pb2, work_pb2
@@ -33,6 +35,16 @@ PROMPT_TOKENS = 128
 NEW_TOKENS = 96
 DOCUMENT_TOKENS = 600
 QUESTION_TOKENS = 12
+SENTENCES = (
+    "The committee met on Tuesday to talk about the new bridge over the river.",
+    "Many residents had written letters, and some of them were angry about the cost.",
+    "An engineer explained how the old pillars could be used again for a smaller road.",
+    "In the afternoon the mayor promised that the work would begin before the winter.",
+    "Nobody asked where the ferry would land while the bridge was closed.",
+    "A farmer from the other side said that his milk had to reach the town every day.",
+    "The newspaper printed a map of the valley with three possible routes.",
+    "Later that week a storm washed away a part of the eastern bank.",
+)
 KINDS: dict[str, dict[str, Any]] = {
     "greedy": {"temperature": 0.0},
     "sampled": {"temperature": 0.8, "top_p": 0.95},
@@ -84,15 +96,17 @@ class Sink:
 
 
 class Bench:
-    def __init__(self, engine: LocalEngine, clock: Clock, vocab_size: int) -> None:
+    def __init__(self, engine: LocalEngine, clock: Clock, tokenizer: Tokenizer) -> None:
         self._engine = engine
         self._clock = clock
         self._random = random.Random(1)
-        self._vocab_size = vocab_size
+        self._tokenizer = tokenizer
         self._number = 0
 
     def prompt(self, tokens: int) -> list[int]:
-        return [self._random.randrange(100, self._vocab_size) for _ in range(tokens)]
+        """English text, for the shape of what a model expects decides what sampling costs."""
+        sentences = self._random.choices(SENTENCES, k=tokens // 8)
+        return self._tokenizer.encode(" ".join(sentences)).ids[:tokens]
 
     async def run(self, prompts: list[list[int]], **sampling: Any) -> tuple[Sink, float, list[int]]:
         """Submit prompts together and wait for all. Returns the sink, the start, and the sequence numbers."""
@@ -182,7 +196,10 @@ async def measure(arguments: argparse.Namespace) -> None:
         f"{card.id} · {arguments.dtype} · {arguments.threads} threads · {platform.machine()} · "
         f"start {time.perf_counter() - start:.1f} s\n"
     )
-    bench = Bench(engine, clock, card.vocab_size)
+    tokenizer_dir = engine.tokenizer_dir("")
+    if tokenizer_dir is None:
+        raise SystemExit("the model has no tokenizer to make prompts with")
+    bench = Bench(engine, clock, Tokenizer.from_file(str(tokenizer_dir / "tokenizer.json")))
     await bench.decode(4, "sampled")
     rounds = range(arguments.rounds)
     print("| load | median tok/s | best | ms of a step beyond the network |\n|---|---|---|---|")

@@ -125,7 +125,7 @@ def note_load(notes: list[str], load: float, cores: int) -> None:
     if load > BUSY_LOAD * cores:
         notes.append(
             f"The machine was busy before the start: load average {load:.2f} on {cores} cores. "
-            "Ratios of CPU time still hold; wall times and times to first text may not."
+            "CPU times are then larger and ratios of one repeat swing; wall times and times to first text mean little."
         )
 
 

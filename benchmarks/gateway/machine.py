@@ -1,7 +1,7 @@
 """Reads from /proc what processes and the machine have spent, and what the machine is.
 
 CPU time of another process is read from its POSIX CPU clock: nanoseconds, every thread, those that have ended
-included. That holds on a busy machine where wall times do not. The split into user and kernel time comes from
+included. A busy machine disturbs it far less than wall times. The split into user and kernel time comes from
 /proc/PID/stat, whose ticks are 10 ms: good for runs of half a second, a hint for shorter ones. Linux only.
 Formats: man 5 proc, man 2 clock_getres.
 """

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from benchmarks.gateway.systems import System
 
 READING = """\
-Costs are CPU time of the process itself (all threads; user and kernel), so they hold on a busy machine; wall times and
-times to first text do not. Every answer was checked: complete, ended as asked, output tokens by usage, and on the
+Costs are CPU time of the process itself (all threads; user and kernel). A busy machine makes them larger, for both
+gateways, and less even (shared caches and cores); wall times and times to first text it makes worthless. Every answer was checked: complete, ended as asked, output tokens by usage, and on the
 mock engine the very text. "Engine" is the servicer's process: a Python mock of SGLang's servicer (one message per
 token) or our echo engine (one message per step). User and kernel time are counted by the kernel in ticks: about right
 only. Texts per token: SSE events with text by output tokens; below 1 where a gateway sent several tokens at once."""

@@ -23,6 +23,7 @@ _FORMATS = {
     "json_object": options_pb2.ResponseFormat.TYPE_JSON_OBJECT,
     "json_schema": options_pb2.ResponseFormat.TYPE_JSON_SCHEMA,
 }
+_CONTENT_OPTIONAL = frozenset(("system", "assistant"))
 _PLAIN = (
     "n",
     "logprobs",
@@ -51,7 +52,7 @@ def chat_request(shape: ChatShape, data: dict[str, Any]) -> chat_pb2.ChatRequest
     """
     request = chat_pb2.ChatRequest(
         model=shape.model,
-        messages=[_message(message) for message in shape.messages],
+        messages=[_message(index, message) for index, message in enumerate(shape.messages)],
         sampling=sampling_options(shape),
         stream=bool(shape.stream),
     )
@@ -80,8 +81,12 @@ def chat_request(shape: ChatShape, data: dict[str, Any]) -> chat_pb2.ChatRequest
     return request
 
 
-def _message(shape: MessageShape) -> message_pb2.ChatMessage:
+def _message(index: int, shape: MessageShape) -> message_pb2.ChatMessage:
     message = message_pb2.ChatMessage(role=shape.role)
+    if shape.content is None and shape.role not in _CONTENT_OPTIONAL:
+        raise _missing(f"messages[{index}].content", f"a {shape.role} message needs one")
+    if shape.tool_call_id is None and shape.role == "tool":
+        raise _missing(f"messages[{index}].tool_call_id", "it names the call answered")
     if isinstance(shape.content, str):
         message.text = shape.content
     elif shape.content is not None:
@@ -101,6 +106,10 @@ def _message(shape: MessageShape) -> message_pb2.ChatMessage:
     if shape.tools is not None:
         message.tools_json = orjson.dumps(shape.tools).decode()
     return message
+
+
+def _missing(name: str, why: str) -> MalformedRequest:
+    return MalformedRequest(f"{name} is missing; {why}", param=name)
 
 
 def _part(part: dict[str, Any]) -> message_pb2.ContentPart:
@@ -192,8 +201,9 @@ def _response_format(shape: ResponseFormatShape, source: dict[str, Any]) -> opti
             "response_format.json_schema is missing; it is needed with type json_schema",
             param="response_format.json_schema",
         )
-    # The source, not the shape: a schema that is absent and one that is null differ.
-    schema = source["json_schema"].get("schema")
+    if "schema" not in source["json_schema"]:
+        raise _missing("response_format.json_schema.schema", "it is needed with type json_schema")
+    schema = source["json_schema"]["schema"]
     if not isinstance(schema, dict):
         raise InvalidRequest(
             "response_format.json_schema.schema must be a JSON object",

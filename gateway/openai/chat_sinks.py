@@ -34,7 +34,16 @@ class SseChatSink(SseSink):
     def finish(self, index: int, finish: ChoiceFinish) -> None:
         """Gather the chunk that ends a choice."""
         self._opened(index)
-        self._choice(index, {}, reason=finish.reason)
+        choice: dict[str, Any] = {
+            "index": index,
+            "delta": {},
+            "logprobs": None,
+            "finish_reason": finish.reason,
+        }
+        # A stop sequence is worth telling; that a model ended with its own end token is not.
+        if isinstance(finish.matched_stop, str):
+            choice["matched_stop"] = finish.matched_stop
+        self._gather(choice)
 
     def _choice(
         self,
@@ -42,9 +51,8 @@ class SseChatSink(SseSink):
         delta: dict[str, Any],
         *,
         logprobs: dict[str, Any] | None = None,
-        reason: str | None = None,
     ) -> None:
-        self._gather({"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": reason})
+        self._gather({"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": None})
 
 
 class JsonChatSink(JsonSink):

@@ -72,7 +72,7 @@ class StreamOptionsShape(Shape):
 class ThinkingShape(Shape):
     """Thinking control."""
 
-    type: str | None = None
+    type: Literal["enabled", "disabled", "adaptive"] | None = None
     effort: str | None = None
     keep: str | None = None
     clear_thinking: bool | None = None

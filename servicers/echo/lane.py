@@ -27,7 +27,8 @@ class FastLane:
         self._sources: list[Iterator[int]] = []
         self._runs: list[EchoSequence] = []
         self._places: dict[int, int] = {}
-        self._ends: dict[int, set[EchoSequence]] = {}
+        # By the tick at which their tokens are used up; dicts, because they keep their order.
+        self._ends: dict[int, dict[EchoSequence, None]] = {}
 
     def step(self) -> list[int]:
         """The next token of every sequence, in the order of `numbers`. Nobody's tokens may be used up."""
@@ -41,7 +42,7 @@ class FastLane:
         self._sources.append(iter(tokens))
         self._runs.append(run)
         run.enter_lane(self, self.tick + len(tokens))
-        self._ends.setdefault(run.lane_end, set()).add(run)
+        self._ends.setdefault(run.lane_end, {})[run] = None
 
     def leave(self, run: EchoSequence) -> None:
         """Take a sequence out; the last one takes its place."""
@@ -52,7 +53,7 @@ class FastLane:
             self._runs[place], self.numbers[place], self._sources[place] = last, number, source
             self._places[number] = place
         ends = self._ends[run.lane_end]
-        ends.discard(run)
+        del ends[run]
         if not ends:
             del self._ends[run.lane_end]
         run.leave_lane()

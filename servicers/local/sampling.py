@@ -6,9 +6,9 @@ Order of application, from the model's logits to a token:
 3. temperature, then the cuts top_k, top_p and min_p, all against the same distribution over the full vocabulary;
 4. one uniform number per row picks from what is left.
 
-The full vocabulary is never sorted where the few likeliest tokens decide, which is nearly always: TOP_CANDIDATES
-of them, then WIDE_CANDIDATES, then all. The result is the same whichever decides. A row's uniform number is a hash
-of its seed and position and of nothing else, so what is chosen does not depend on the batch.
+The full vocabulary is not sorted where the TOP_CANDIDATES likeliest tokens decide what the cuts leave, which is
+nearly always, nor where nothing is cut; the result is the same either way, for what is left is run through in order
+of id. A row's uniform number is a hash of its seed and position, so what is chosen does not depend on the batch.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
+    Probabilities = NDArray[np.float32]
 
 TOP_CANDIDATES = 64
-WIDE_CANDIDATES = 1024
 GREEDY_BELOW = 1e-5
 """Temperatures below this differ from 0 only by overflowing."""
 _BLOCK = 64
@@ -54,6 +54,11 @@ class Choice:
     def is_greedy(self) -> bool:
         """No chance involved."""
         return self.temperature < GREEDY_BELOW or self.top_k == 1
+
+    @property
+    def is_cut(self) -> bool:
+        """Some tokens may be left out."""
+        return self.top_k > 0 or self.top_p < 1.0 or self.min_p > 0.0
 
 
 def random_key(seed: int, choice_index: int) -> int:
@@ -129,75 +134,110 @@ def top_tokens(scores: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Te
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Cuts:
-    """The cuts of some rows as columns."""
+    """The cuts of some rows, one number per row."""
 
     top_k: Ints
     top_p: Floats
     min_p: Floats
-    is_open: NDArray[np.bool_]
-    """Rows without any cut."""
 
-    def take(self, rows: NDArray[np.bool_]) -> _Cuts:
-        return _Cuts(self.top_k[rows], self.top_p[rows], self.min_p[rows], self.is_open[rows])
+    @classmethod
+    def of(cls, choices: Sequence[Choice], width: int) -> _Cuts:
+        return cls(
+            top_k=np.array([choice.top_k if choice.top_k > 0 else width for choice in choices]),
+            top_p=np.array([choice.top_p for choice in choices]),
+            min_p=np.array([choice.min_p for choice in choices]),
+        )
+
+    def kept(self, ranked: Probabilities) -> Ints:
+        """How many leading tokens of each row stay, given its probabilities from the highest down; at least one.
+
+        Each cut keeps a leading part of the ranking, so does their intersection. What a mask forbids has p = 0.
+        """
+        before = np.cumsum(ranked, axis=1, dtype=np.float64) - ranked
+        keep = (
+            (before < self.top_p[:, None]) & (ranked >= self.min_p[:, None] * ranked[:, :1]) & (ranked > 0.0)
+        )
+        keep &= np.arange(ranked.shape[1]) < self.top_k[:, None]
+        return np.maximum(keep.sum(axis=1), 1)
 
 
 def _sample(logits: torch.Tensor, choices: Sequence[Choice], draws: Floats) -> Ints:
-    width = logits.shape[1]
     inverse = torch.tensor([[1.0 / choice.temperature] for choice in choices], device=logits.device)
-    logp = torch.log_softmax(logits * inverse, dim=-1)
-    cuts = _Cuts(
-        top_k=np.array([choice.top_k if choice.top_k > 0 else width for choice in choices]),
-        top_p=np.array([choice.top_p for choice in choices]),
-        min_p=np.array([choice.min_p for choice in choices]),
-        is_open=np.array([c.top_k <= 0 and c.top_p >= 1.0 and c.min_p <= 0.0 for c in choices]),
-    )
-    tokens = np.full(len(choices), -1, dtype=np.int64)
-    for candidates in (TOP_CANDIDATES, WIDE_CANDIDATES, width):
-        todo = tokens < 0
-        if not todo.any():
-            break
-        some = logp if todo.all() else logp[torch.from_numpy(np.flatnonzero(todo)).to(logp.device)]
-        tokens[todo] = _pick(some, cuts.take(todo), draws[todo], min(candidates, width))
+    p = torch.softmax(logits * inverse, dim=-1)
+    is_cut = np.array([choice.is_cut for choice in choices])
+    if not is_cut.any():
+        return _pick_open(p, draws)
+    tokens = np.empty(len(choices), dtype=np.int64)
+    if not is_cut.all():
+        tokens[~is_cut] = _pick_open(_rows(p, ~is_cut), draws[~is_cut])
+        p = _rows(p, is_cut)
+    kept = [choice for choice in choices if choice.is_cut]
+    tokens[is_cut] = _pick_cut(p, kept, draws[is_cut])
     return tokens
 
 
-def _pick(logp: torch.Tensor, cuts: _Cuts, draws: Floats, candidates: int) -> Ints:
-    """Choose among the likeliest candidates of each row; -1 where they do not decide."""
-    values, ids = _ranked(logp, candidates)
-    p = np.exp(values)
-    mass = np.cumsum(p, axis=1)
-    # Each cut keeps a leading part of the ranking, so does their intersection; the first token always stays. What
-    # a mask forbids has p = 0.
-    keep = (mass - p < cuts.top_p[:, None]) & (p >= cuts.min_p[:, None] * p[:, :1]) & (p > 0.0)
-    keep &= np.arange(candidates) < cuts.top_k[:, None]
-    kept = np.maximum(keep.sum(axis=1), 1)
-    rows = np.arange(len(draws))
-    is_inside = (kept < candidates) | (candidates == logp.shape[1])
-    total = np.where(is_inside, mass[rows, kept - 1], 1.0)
-    target = draws * total
-    place = (mass <= target[:, None]).sum(axis=1)
-    is_decided = is_inside | (cuts.is_open & (place < candidates))
-    tokens = ids[rows, np.minimum(place, kept - 1)]
-    tokens[~is_decided] = -1
-    for row in np.flatnonzero(cuts.is_open & ~is_decided):
-        tokens[row] = _pick_rest(logp[row], ids[row], target[row] - mass[row, -1])
+def _rows(p: torch.Tensor, mask: NDArray[np.bool_]) -> torch.Tensor:
+    return p[torch.from_numpy(np.flatnonzero(mask)).to(p.device)]
+
+
+def _pick_open(p: torch.Tensor, draws: Floats) -> Ints:
+    """Choose among all tokens of each row: first a block of tokens, then one of the block."""
+    rows, width = p.shape
+    tiled = p.view(rows, -1, _BLOCK if width % _BLOCK == 0 else width)
+    sums = tiled.sum(dim=-1, dtype=torch.float64).cpu().numpy()
+    mass = np.cumsum(sums, axis=1)
+    targets = draws * mass[:, -1]
+    blocks = _places(mass, targets)
+    numbers = np.arange(rows)
+    inside = tiled[torch.from_numpy(numbers), torch.from_numpy(blocks)].cpu().numpy()
+    targets -= mass[numbers, blocks] - sums[numbers, blocks]
+    return blocks * tiled.shape[2] + _places(np.cumsum(inside, axis=1, dtype=np.float64), targets)
+
+
+def _places(mass: Floats, targets: Floats) -> Ints:
+    """Where the running sum of each row passes its target; never at a place that adds nothing."""
+    places = (mass <= targets[:, None]).sum(axis=1)
+    # Rounding may put a target at the very end: then the last place that adds something is meant.
+    return np.minimum(places, (mass < mass[:, -1:]).sum(axis=1))
+
+
+def _pick_cut(p: torch.Tensor, choices: Sequence[Choice], draws: Floats) -> Ints:
+    """Choose among what the cuts leave of each row."""
+    width = p.shape[1]
+    values, ids = _ranked(p, min(TOP_CANDIDATES, width))
+    kept = _Cuts.of(choices, width).kept(values)
+    values[np.arange(values.shape[1]) >= kept[:, None]] = 0.0
+    by_id = np.argsort(ids, axis=1)
+    places = _pick(np.take_along_axis(values, by_id, axis=1), draws)
+    tokens = np.take_along_axis(ids, by_id, axis=1)[np.arange(len(places)), places]
+    if values.shape[1] < width:
+        for row in np.flatnonzero(kept == values.shape[1]).tolist():
+            cuts = _Cuts.of([choices[row]], width)
+            tokens[row] = _pick_wide(p[row].cpu().numpy(), cuts, draws[row : row + 1])
     return tokens
 
 
-def _ranked(logp: torch.Tensor, candidates: int) -> tuple[Floats, Ints]:
-    top, places = top_tokens(logp, candidates)
-    values, ids = top.double().cpu().numpy(), places.cpu().numpy()
+def _pick_wide(p: Probabilities, cuts: _Cuts, draw: Floats) -> int:
+    """As _pick_cut for one row, looking at every token. Sorts values only, which is ten times as fast as ids too."""
+    ranked = np.sort(p)[::-1]
+    count = int(cuts.kept(ranked[None])[0])
+    edge = ranked[count - 1]
+    is_kept = p > edge
+    # Of the tokens at the edge the lowest ids stay.
+    is_kept[np.flatnonzero(p == edge)[: count - int(is_kept.sum())]] = True
+    ids = np.flatnonzero(is_kept)
+    return int(ids[_pick(p[None, ids], draw)[0]])
+
+
+def _pick(p: Probabilities, draws: Floats) -> Ints:
+    """Choose a place in each row of probabilities, which need not sum to 1; never one with p = 0."""
+    mass = np.cumsum(p, axis=1, dtype=np.float64)
+    return _places(mass, draws * mass[:, -1])
+
+
+def _ranked(p: torch.Tensor, candidates: int) -> tuple[Probabilities, Ints]:
+    """The likeliest tokens of each row: probabilities from the highest down, and ids, of equals the lowest first."""
+    top, places = top_tokens(p, candidates)
+    values, ids = top.cpu().numpy(), places.cpu().numpy()
     order = np.lexsort((ids, -values), axis=-1)
     return np.take_along_axis(values, order, axis=1), np.take_along_axis(ids, order, axis=1)
-
-
-def _pick_rest(logp: torch.Tensor, taken: Ints, target: float) -> int:
-    """Choose outside of the candidates, in order of id: without a cut, rank does not matter."""
-    p = np.exp(logp.double().cpu().numpy())
-    p[taken] = 0.0
-    mass = np.cumsum(p)
-    place = int(np.searchsorted(mass, target, side="right"))
-    if place < len(p):
-        return place
-    # Rounding left the target at or above the last mass: the last token that has any is meant.
-    return int(np.searchsorted(mass, mass[-1], side="left")) if mass[-1] > 0.0 else int(taken[-1])

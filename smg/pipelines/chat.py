@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from smg.errors import InvalidRequest
 from smg.pipelines.answer import Answer
 from smg.pipelines.choice import Choice
 from smg.pipelines.engine_call import Work
@@ -54,6 +55,7 @@ class ChatPipeline:
         """
         async with self._admission.permit():
             validate_chat(request)
+            _refuse_other_outputs(request)
             model = await self._catalog.resolve(request.model)
             prompt = await chat_prompt(model, request)
             check_context(model.card, prompt.tokens)
@@ -61,6 +63,23 @@ class ChatPipeline:
             work = Work(model.id, prompt.ids, lambda: _build(request, context, model, prompt, answer))
             with meter.measure(model.id, answer):
                 await self._engine_call.run(work, answer, context)
+
+
+def _refuse_other_outputs(request: chat_pb2.ChatRequest) -> None:
+    """Engines on gRPC write text and nothing else."""
+    if request.return_audio:
+        raise InvalidRequest(
+            "return_audio is true; the workers write text only",
+            code="audio_output_not_supported",
+            param="return_audio",
+        )
+    for modality in request.modalities:
+        if modality != "text":
+            raise InvalidRequest(
+                f"modalities has {modality[:40]!r}; the workers write text only",
+                code="unsupported_output_modality",
+                param="modalities",
+            )
 
 
 async def chat_prompt(model: ServedModel, request: chat_pb2.ChatRequest) -> TokenPrompt:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from smg.errors import InvalidRequest
 
@@ -46,7 +46,7 @@ def template_variables(kwargs_json: str) -> dict[str, Any]:
         ) from error
     if not isinstance(value, dict):
         raise InvalidRequest("chat_template_kwargs is not a JSON object", param="chat_template_kwargs")
-    return value
+    return cast("dict[str, Any]", value)
 
 
 def _message(index: int, message: message_pb2.ChatMessage) -> dict[str, Any]:
@@ -56,7 +56,8 @@ def _message(index: int, message: message_pb2.ChatMessage) -> dict[str, Any]:
     elif kind == "parts":
         content = _joined(index, message.parts)
     else:
-        content = None
+        # Templates join contents to strings; only beside calls do they expect that there may be none.
+        content = None if message.tool_calls else ""
     result: dict[str, Any] = {"role": message.role, "content": content}
     if message.HasField("name"):
         result["name"] = message.name

@@ -12,6 +12,7 @@ from smg_proto.engine.v1 import card_pb2, work_pb2
 if TYPE_CHECKING:
     from smg_proto.chat.v1 import options_pb2
 
+MAX_BIAS = 100.0
 # Fields that have the same name and meaning on both sides.
 _SAME = frozenset(
     (
@@ -45,10 +46,15 @@ def engine_sampling(options: options_pb2.SamplingOptions, *, choice_index: int =
         sampling.stop_token_ids.extend(fields["stop_token_ids"])
     if "logit_bias" in fields:
         sampling.logit_bias_token.extend(int(token) for token in fields["logit_bias"])
-        sampling.logit_bias_value.extend(fields["logit_bias"].values())
+        sampling.logit_bias_value.extend(map(_engine_bias, fields["logit_bias"].values()))
     if choice_index:
         sampling.choice_index = choice_index
     return sampling
+
+
+def _engine_bias(value: float) -> float:
+    """A bias as engines take it. Beyond these bounds a token is banned or certain all the same."""
+    return min(max(value, -MAX_BIAS), MAX_BIAS)
 
 
 def text_options(options: options_pb2.SamplingOptions, *, logprobs: bool) -> TextOptions:

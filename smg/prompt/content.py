@@ -116,8 +116,8 @@ class _Spellings:
         head = core[: self._longest - 1].lower()
         if any(self._is_ending(head[: n + 1]) for n in range(len(head))):
             breaks.add(start)
-        if head == core.lower() and head in self._inside and text not in self._exempt:
-            breaks.update((start, end))
+        if not breaks and head == core.lower() and head in self._inside and core not in self._exempt:
+            breaks.add(start)
         return breaks
 
     def _is_beginning(self, part: str) -> bool:

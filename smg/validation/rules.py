@@ -82,8 +82,6 @@ COMPLETION: Mapping[str, Range] = {
 
 COMPLETION_SAMPLING: Mapping[str, Range] = {**SAMPLING, "max_tokens": INT32}
 
-LOGIT_BIAS = Range(-100, 100)
-
 
 def set_fields(message: Message) -> dict[str, Any]:
     """The fields of a message that are set, by name. One call costs less than asking for a few fields one by one."""

@@ -45,6 +45,7 @@ class RemoteControlledEngine(Engine):
         self.is_stopped = False
         self.current_load = card_pb2.Load()
         self.arrived = asyncio.Event()
+        self.has_closed = asyncio.Event()
 
     async def start(self) -> None:
         await self.may_start.wait()
@@ -68,6 +69,7 @@ class RemoteControlledEngine(Engine):
 
     def close(self, session) -> None:
         self.closed.append(session)
+        self.has_closed.set()
 
     def load(self):
         return self.current_load

@@ -17,9 +17,41 @@ def complaint(capsys, *arguments: str) -> str:
 
 def test_all_flags_arrive():
     command = parse_command(
-        "--engine echo --host 0.0.0.0 --port 7 --model-path a --model-path b --model-id x --model-id y"
-        " --max-context 99 --step-seconds 0.02 --device cuda --dtype fp32 --threads 3 --max-running 4"
-        " --grace-secs 1.5 --echo-endless --max-unsent-mb 2 --log-level debug".split()
+        [
+            "--engine",
+            "echo",
+            "--host",
+            "0.0.0.0",
+            "--port",
+            "7",
+            "--model-path",
+            "a",
+            "--model-path",
+            "b",
+            "--model-id",
+            "x",
+            "--model-id",
+            "y",
+            "--max-context",
+            "99",
+            "--step-seconds",
+            "0.02",
+            "--device",
+            "cuda",
+            "--dtype",
+            "fp32",
+            "--threads",
+            "3",
+            "--max-running",
+            "4",
+            "--grace-secs",
+            "1.5",
+            "--echo-endless",
+            "--max-unsent-mb",
+            "2",
+            "--log-level",
+            "debug",
+        ]
     )
     options = command.options
     assert (command.engine, command.host, command.port, command.grace_s) == ("echo", "0.0.0.0", 7, 1.5)
@@ -36,7 +68,7 @@ def test_all_flags_arrive():
 
 def test_one_path_may_have_several_names():
     assert parse_command(
-        "--engine echo --model-path a --model-id x --model-id y".split()
+        ["--engine", "echo", "--model-path", "a", "--model-id", "x", "--model-id", "y"]
     ).options.model_ids == ("x", "y")
 
 

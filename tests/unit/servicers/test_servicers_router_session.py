@@ -15,16 +15,21 @@ from tests.unit.servicers.fakes import RemoteControlledEngine, generate
 
 
 class Wire:
-    """Stands for gRPC: takes messages when it is open."""
+    """Stands for gRPC."""
 
     def __init__(self) -> None:
         self.messages: list[engine_pb2.SessionEvent] = []
-        self.is_open = asyncio.Event()
-        self.is_open.set()
+        self._arrived = asyncio.Event()
 
     async def write(self, data: bytes) -> None:
-        await self.is_open.wait()
         self.messages.append(engine_pb2.SessionEvent.FromString(data))
+        self._arrived.set()
+
+    async def wait_for(self, count: int) -> None:
+        """Wait until so many messages have been written."""
+        while len(self.messages) < count:
+            self._arrived.clear()
+            await self._arrived.wait()
 
 
 def new_session(**limits) -> tuple[RemoteControlledEngine, RouterSession]:
@@ -98,10 +103,9 @@ async def test_what_has_been_sent_makes_room():
     wire = Wire()
     sending = asyncio.create_task(drain(session, wire))
     submit(session, generate(1))
-    for _ in range(100):
+    for number in range(100):
         engine.emit_token()
-        while session.unsent_events:
-            await asyncio.sleep(0)
+        await wire.wait_for(number + 1)
     engine.finish()
     session.no_more_requests()
     assert (await sending).code is grpc.StatusCode.OK

@@ -142,8 +142,7 @@ async def test_a_router_that_goes_away_closes_its_session():
         await open_session(stub, generate(1))
         await engine.arrived.wait()
     async with asyncio.timeout(10):
-        while not engine.closed:
-            await asyncio.sleep(0)
+        await engine.has_closed.wait()
     assert engine.closed == engine.sessions
     engine.emit_token()  # goes nowhere, and must not raise
     await server.stop(0)

@@ -130,7 +130,9 @@ class Bench:
 
 @asynccontextmanager
 async def bench(tokenizer_dir, **options):
-    engine = create_engine(EngineOptions(**{"model_paths": (str(tokenizer_dir),), "model_ids": ("m",), **options}))
+    engine = create_engine(
+        EngineOptions(**{"model_paths": (str(tokenizer_dir),), "model_ids": ("m",), **options})
+    )
     await engine.start()
     try:
         yield Bench(engine, Tokenizer.from_file(str(tokenizer_dir / "tokenizer.json")))

@@ -28,9 +28,12 @@ def plan(prompt: str):
     [
         ("[[say:Hi there]]", "Hi there"),
         ("[[say:a\\nb]]", "a\nb"),
-        ("[[tool:get:{\"a\": 1}]]", '<tool_call>\n{"name": "get", "arguments": {"a": 1}}\n</tool_call>'),
+        ('[[tool:get:{"a": 1}]]', '<tool_call>\n{"name": "get", "arguments": {"a": 1}}\n</tool_call>'),
         ("[[tool:get]]", '<tool_call>\n{"name": "get", "arguments": {}}\n</tool_call>'),
-        ('[[calls:a:{"x":1}|b:{}]]', '[{"name": "a", "parameters": {"x":1}}, {"name": "b", "parameters": {}}]'),
+        (
+            '[[calls:a:{"x":1}|b:{}]]',
+            '[{"name": "a", "parameters": {"x":1}}, {"name": "b", "parameters": {}}]',
+        ),
         ("[[reason:hm]]", "<think>\nhm\n</think>\n\n"),
         ("[[think:hm]]", "<think>\nhm"),
         ("[[len:3]]", "w0 w1 w2"),

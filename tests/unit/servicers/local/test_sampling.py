@@ -40,7 +40,7 @@ def draw(logits: torch.Tensor, choice: Choice, count: int) -> np.ndarray:
         {"top_k": 5},
         {"top_k": 200},  # more than the first candidates
         {"top_p": 0.5},
-        {"top_p": 0.99},  # reached only among the wide candidates
+        {"top_p": 0.99},  # reached only among many
         {"min_p": 0.2},
         {"top_k": 20, "top_p": 0.8, "min_p": 0.05},
         {"temperature": 1.8},

@@ -130,7 +130,7 @@ TEXTS = [
 @pytest.mark.parametrize("fragments", [True, False])
 async def test_the_text_does_not_depend_on_how_it_is_cut(tokenizer, text, stop, fragments):
     wanted = text
-    for each in sorted((text.find(each) for each in stop if each in text)):
+    for each in sorted(text.find(each) for each in stop if each in text):
         wanted = text[:each]
         break
     ids = ids_of(tokenizer, text)
