@@ -48,10 +48,9 @@ class Texts:
 
 
 def history(texts: Texts, tokens: int) -> list[dict[str, Any]]:
-    turns = [{"role": "system", "content": "You are a helpful assistant."}]
-    for n in range(20):
-        turns.append({"role": "user" if n % 2 == 0 else "assistant", "content": texts.draw(tokens // 20)})
-    return turns
+    roles = ["user", "assistant"] * 10
+    turns = [{"role": role, "content": texts.draw(tokens // len(roles))} for role in roles]
+    return [{"role": "system", "content": "You are a helpful assistant."}, *turns]
 
 
 def cpu_us(

@@ -68,6 +68,8 @@ class HttpListener:
             access_log=False,
             log_config=None,
             server_header=False,
+            # Nothing here reads the client address; without this every request passes a layer that rewrites it.
+            proxy_headers=False,
             timeout_keep_alive=max(1, round(idle_connection_s)),
             backlog=BACKLOG,
         )

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# Objects between two looks of the cycle collector. Python's 700 makes it look several times per request and find nothing.
+YOUNG_OBJECTS = 50_000
 REQUESTS_PER_CORE = 1024
 LEAST_REQUESTS = 4096
 
@@ -153,6 +155,7 @@ class Router:
                     # What lives now lives as long as the process: the collector need not look at it again.
                     gc.collect()
                     gc.freeze()
+                    gc.set_threshold(YOUNG_OBJECTS, 20, 20)
                     on_ready(RouterAddresses(host, port, grpc_port, metrics_port))
                     try:
                         await stop.wait()

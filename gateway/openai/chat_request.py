@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
-from gateway.openai.sampling import sampling_options, stream_options
+from gateway.openai.sampling import sampling_options, set_scalars, stream_options
 from smg.errors import InvalidRequest, MalformedRequest
 from smg_proto.chat.v1 import chat_pb2, message_pb2, options_pb2
 
@@ -23,19 +23,35 @@ _FORMATS = {
     "json_object": options_pb2.ResponseFormat.TYPE_JSON_OBJECT,
     "json_schema": options_pb2.ResponseFormat.TYPE_JSON_SCHEMA,
 }
+_PLAIN_MESSAGE_MEMBERS = 2
 _CONTENT_OPTIONAL = frozenset(("system", "assistant"))
-_PLAIN = (
-    "n",
-    "logprobs",
-    "top_logprobs",
-    "parallel_tool_calls",
-    "continue_final_message",
-    "separate_reasoning",
-    "stream_reasoning",
-    "return_hidden_states",
-    "return_audio",
-    "rid",
-    "user",
+_PLAIN = frozenset(
+    (
+        "n",
+        "logprobs",
+        "top_logprobs",
+        "parallel_tool_calls",
+        "continue_final_message",
+        "separate_reasoning",
+        "stream_reasoning",
+        "return_hidden_states",
+        "return_audio",
+        "rid",
+        "user",
+    )
+)
+# Members that few requests have; the others skip all that looks at them.
+_RARE = frozenset(
+    (
+        "tools",
+        "tool_choice",
+        "response_format",
+        "reasoning_effort",
+        "thinking",
+        "chat_template_kwargs",
+        "metadata",
+        "modalities",
+    )
 )
 
 
@@ -51,61 +67,78 @@ def chat_request(shape: ChatShape, data: dict[str, Any]) -> chat_pb2.ChatRequest
         InvalidRequest: a JSON schema that is not an object.
     """
     request = chat_pb2.ChatRequest(
-        model=shape.model,
-        messages=[_message(index, message) for index, message in enumerate(shape.messages)],
+        model=shape["model"],
+        messages=[_message(index, message) for index, message in enumerate(shape["messages"])],
         sampling=sampling_options(shape),
-        stream=bool(shape.stream),
+        stream=bool(shape.get("stream")),
     )
-    given = shape.model_fields_set
-    try:
-        for name in _PLAIN:
-            if name in given and (value := getattr(shape, name)) is not None:
-                setattr(request, name, value)
-    except ValueError as error:
-        raise InvalidRequest(f"a number is out of range: {error}") from error
-    if shape.stream_options is not None:
-        request.stream_options.CopyFrom(stream_options(shape.stream_options))
-    if shape.tools:
-        request.tools.extend(map(_tool, shape.tools, data["tools"]))
-    if shape.tool_choice is not None:
-        request.tool_choice.CopyFrom(_tool_choice(shape.tool_choice))
-    if shape.response_format is not None:
-        request.response_format.CopyFrom(_response_format(shape.response_format, data["response_format"]))
-    _thinking(shape, request)
-    if shape.chat_template_kwargs:
-        request.chat_template_kwargs_json = orjson.dumps(shape.chat_template_kwargs).decode()
-    if shape.metadata:
-        request.metadata_json = orjson.dumps(shape.metadata).decode()
-    if shape.modalities:
-        request.modalities.extend(shape.modalities)
+    set_scalars(request, shape, _PLAIN)
+    options = shape.get("stream_options")
+    if options is not None:
+        request.stream_options.CopyFrom(stream_options(options))
+    if _RARE & shape.keys():
+        _rare(request, shape, data)
     return request
 
 
+def _rare(request: chat_pb2.ChatRequest, shape: ChatShape, data: dict[str, Any]) -> None:
+    tools = shape.get("tools")
+    if tools:
+        request.tools.extend(map(_tool, tools, data["tools"]))
+    choice = shape.get("tool_choice")
+    if choice is not None:
+        request.tool_choice.CopyFrom(_tool_choice(choice))
+    answer_format = shape.get("response_format")
+    if answer_format is not None:
+        request.response_format.CopyFrom(_response_format(answer_format))
+    _thinking(shape, request)
+    for name in ("chat_template_kwargs", "metadata"):
+        value = shape.get(name)
+        if value:
+            setattr(request, f"{name}_json", orjson.dumps(value).decode())
+    request.modalities.extend(shape.get("modalities") or ())
+
+
 def _message(index: int, shape: MessageShape) -> message_pb2.ChatMessage:
-    message = message_pb2.ChatMessage(role=shape.role)
-    if shape.content is None and shape.role not in _CONTENT_OPTIONAL:
-        raise _missing(f"messages[{index}].content", f"a {shape.role} message needs one")
-    if shape.tool_call_id is None and shape.role == "tool":
-        raise _missing(f"messages[{index}].tool_call_id", "it names the call answered")
-    if isinstance(shape.content, str):
-        message.text = shape.content
-    elif shape.content is not None:
+    role, content = shape["role"], shape.get("content")
+    message = message_pb2.ChatMessage(role=role)
+    if isinstance(content, str):
+        message.text = content
+    elif content is not None:
         message.parts.SetInParent()
-        message.parts.parts.extend(_part(part) for part in shape.content)
-    if shape.name is not None:
-        message.name = shape.name
-    if shape.tool_call_id is not None:
-        message.tool_call_id = shape.tool_call_id
-    reasoning = shape.reasoning_content if shape.reasoning_content is not None else shape.reasoning
+        message.parts.parts.extend(_part(part) for part in content)
+    elif role not in _CONTENT_OPTIONAL:
+        raise _missing(f"messages[{index}].content", f"a {role} message needs one")
+    if len(shape) > _PLAIN_MESSAGE_MEMBERS or role == "tool":
+        _message_extras(index, shape, message)
+    return message
+
+
+def _message_extras(index: int, shape: MessageShape, message: message_pb2.ChatMessage) -> None:
+    """Everything of a message but role and content."""
+    call_id = shape.get("tool_call_id")
+    if call_id is not None:
+        message.tool_call_id = call_id
+    elif message.role == "tool":
+        raise _missing(f"messages[{index}].tool_call_id", "it names the call answered")
+    name = shape.get("name")
+    if name is not None:
+        message.name = name
+    reasoning = shape.get("reasoning_content")
+    if reasoning is None:
+        reasoning = shape.get("reasoning")
     if reasoning is not None:
         message.reasoning_content = reasoning
-    for call in shape.tool_calls or ():
+    for call in shape.get("tool_calls") or ():
+        function = call["function"]
         message.tool_calls.add(
-            id=call.id, type=call.type, name=call.function.name, arguments=call.function.arguments or ""
+            id=call.get("id", ""),
+            type=call.get("type", "function"),
+            name=function["name"],
+            arguments=function.get("arguments") or "",
         )
-    if shape.tools is not None:
-        message.tools_json = orjson.dumps(shape.tools).decode()
-    return message
+    if shape.get("tools") is not None:
+        message.tools_json = orjson.dumps(shape.get("tools")).decode()
 
 
 def _missing(name: str, why: str) -> MalformedRequest:
@@ -139,16 +172,16 @@ def _part(part: dict[str, Any]) -> message_pb2.ContentPart:
 
 
 def _tool(shape: ToolShape, source: Any) -> message_pb2.Tool:
-    function = shape.function
+    function = shape["function"]
     tool = message_pb2.Tool(
-        type=shape.type,
-        name=function.name,
-        description=function.description,
-        strict=function.strict,
+        type=shape["type"],
+        name=function["name"],
+        description=function.get("description"),
+        strict=function.get("strict"),
         source_json=orjson.dumps(source).decode(),
     )
-    if function.parameters is not None:
-        tool.parameters_json = orjson.dumps(function.parameters).decode()
+    if function.get("parameters") is not None:
+        tool.parameters_json = orjson.dumps(function.get("parameters")).decode()
     return tool
 
 
@@ -192,39 +225,36 @@ def _function_name(value: Any) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _response_format(shape: ResponseFormatShape, source: dict[str, Any]) -> options_pb2.ResponseFormat:
-    answer = options_pb2.ResponseFormat(type=_FORMATS[shape.type])
-    if shape.type != "json_schema":
+def _response_format(shape: ResponseFormatShape) -> options_pb2.ResponseFormat:
+    answer = options_pb2.ResponseFormat(type=_FORMATS[shape["type"]])
+    if shape["type"] != "json_schema":
         return answer
-    if shape.json_schema is None:
-        raise MalformedRequest(
-            "response_format.json_schema is missing; it is needed with type json_schema",
-            param="response_format.json_schema",
-        )
-    if "schema" not in source["json_schema"]:
+    named = shape.get("json_schema")
+    if named is None:
+        raise _missing("response_format.json_schema", "it is needed with type json_schema")
+    if "schema" not in named:
         raise _missing("response_format.json_schema.schema", "it is needed with type json_schema")
-    schema = source["json_schema"]["schema"]
+    schema = named["schema"]
     if not isinstance(schema, dict):
         raise InvalidRequest(
             "response_format.json_schema.schema must be a JSON object",
             param="response_format.json_schema.schema",
         )
-    answer.name = shape.json_schema.name
+    answer.name = named["name"]
     answer.schema_json = orjson.dumps(schema).decode()
-    if shape.json_schema.strict is not None:
-        answer.strict = shape.json_schema.strict
-    if shape.json_schema.description is not None:
-        answer.description = shape.json_schema.description
+    for name in ("strict", "description"):
+        if named.get(name) is not None:
+            setattr(answer, name, named.get(name))
     return answer
 
 
 def _thinking(shape: ChatShape, request: chat_pb2.ChatRequest) -> None:
-    effort = shape.reasoning_effort
+    effort = shape.get("reasoning_effort")
     if effort is not None:
         request.reasoning_effort = effort if isinstance(effort, str) else f"{effort:g}"
-    if shape.thinking is not None:
+    thinking = shape.get("thinking")
+    if thinking is not None:
         request.thinking.SetInParent()
         for name in ("type", "effort", "keep", "clear_thinking"):
-            value = getattr(shape.thinking, name)
-            if value is not None:
-                setattr(request.thinking, name, value)
+            if thinking.get(name) is not None:
+                setattr(request.thinking, name, thinking.get(name))

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gateway.openai.sampling import sampling_options, stream_options
+from gateway.openai.sampling import sampling_options, set_scalars, stream_options
 from smg.errors import InvalidRequest
 from smg_proto.chat.v1 import completion_pb2
 
 if TYPE_CHECKING:
     from gateway.openai.shapes import CompletionShape
 
-_PLAIN = (
-    "n",
-    "best_of",
-    "logprobs",
-    "echo",
-    "suffix",
-    "json_schema",
-    "return_hidden_states",
-    "rid",
-    "user",
+_PLAIN = frozenset(
+    (
+        "n",
+        "best_of",
+        "logprobs",
+        "echo",
+        "suffix",
+        "json_schema",
+        "return_hidden_states",
+        "rid",
+        "user",
+    )
 )
 
 
@@ -31,20 +33,15 @@ def completion_request(shape: CompletionShape) -> completion_pb2.CompletionReque
         InvalidRequest: a number that does not fit its field.
     """
     request = completion_pb2.CompletionRequest(
-        model=shape.model,
-        prompts=_prompts(shape.prompt),
+        model=shape["model"],
+        prompts=_prompts(shape["prompt"]),
         sampling=sampling_options(shape),
-        stream=bool(shape.stream),
+        stream=bool(shape.get("stream")),
     )
-    given = shape.model_fields_set
-    for name in _PLAIN:
-        if name in given and (value := getattr(shape, name)) is not None:
-            try:
-                setattr(request, name, value)
-            except ValueError as error:
-                raise InvalidRequest(f"{name} is {value}; it must fit 64 bits", param=name) from error
-    if shape.stream_options is not None:
-        request.stream_options.CopyFrom(stream_options(shape.stream_options))
+    set_scalars(request, shape, _PLAIN)
+    options = shape.get("stream_options")
+    if options is not None:
+        request.stream_options.CopyFrom(stream_options(options))
     return request
 
 

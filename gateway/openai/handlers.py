@@ -13,7 +13,7 @@ from gateway.openai.completion_request import completion_request
 from gateway.openai.completion_sinks import JsonCompletionSink, SseCompletionSink
 from gateway.openai.parse import parse_body
 from gateway.openai.sampling import stream_form
-from gateway.openai.shapes import ChatShape, CompletionShape
+from gateway.openai.shapes import CHAT, COMPLETION
 from gateway.openai.sinks import json_headers
 from smg.errors import ModelNotFound, SmgError
 
@@ -49,7 +49,7 @@ class OpenAIHandlers:
 
     async def chat(self, request: HttpRequest, reply: Reply) -> None:
         """POST /v1/chat/completions."""
-        shape, data = parse_body(request, ChatShape)
+        shape, data = parse_body(request, CHAT)
         message = chat_request(shape, data)
         headers = _answer_headers(request)
         meter = self._meters.start("chat")
@@ -64,7 +64,7 @@ class OpenAIHandlers:
 
     async def completions(self, request: HttpRequest, reply: Reply) -> None:
         """POST /v1/completions."""
-        shape, _ = parse_body(request, CompletionShape)
+        shape, _ = parse_body(request, COMPLETION)
         message = completion_request(shape)
         headers = _answer_headers(request)
         meter = self._meters.start("completions")

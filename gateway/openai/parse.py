@@ -10,13 +10,14 @@ from pydantic_core import from_json
 from smg.errors import MalformedRequest
 
 if TYPE_CHECKING:
-    from gateway.openai.shapes import Shape
+    from pydantic import TypeAdapter
+
     from gateway.request import HttpRequest
 
-ShapeT = TypeVar("ShapeT", bound="Shape")
+ShapeT = TypeVar("ShapeT")
 
 
-def parse_body(request: HttpRequest, shape: type[ShapeT]) -> tuple[ShapeT, dict[str, Any]]:
+def parse_body(request: HttpRequest, shape: TypeAdapter[ShapeT]) -> tuple[ShapeT, dict[str, Any]]:
     """The body as a shape, and as the plain object it was.
 
     Raises:
@@ -37,7 +38,7 @@ def parse_body(request: HttpRequest, shape: type[ShapeT]) -> tuple[ShapeT, dict[
     if not isinstance(data, dict):
         raise MalformedRequest(f"the body is a JSON {_kind(cast('object', data))}; it must be an object")
     try:
-        return shape.model_validate(data), cast("dict[str, Any]", data)
+        return shape.validate_python(data), cast("dict[str, Any]", data)
     except ValidationError as error:
         raise MalformedRequest(*_explain(error)) from error
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gateway.openai.shapes import SamplingShape
 from gateway.openai.sinks import StreamForm
@@ -10,10 +10,14 @@ from smg.errors import InvalidRequest
 from smg_proto.chat.v1 import options_pb2
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from google.protobuf.message import Message
+
     from gateway.openai.shapes import StreamOptionsShape
 
 _LISTS = {"stop", "stop_token_ids", "logit_bias"}
-_SCALARS = frozenset(SamplingShape.model_fields) - _LISTS
+_SCALARS = frozenset(SamplingShape.__annotations__) - _LISTS
 
 
 def sampling_options(shape: SamplingShape) -> options_pb2.SamplingOptions:
@@ -23,31 +27,41 @@ def sampling_options(shape: SamplingShape) -> options_pb2.SamplingOptions:
         InvalidRequest: an integer that no engine can take.
     """
     options = options_pb2.SamplingOptions()
-    given = shape.model_fields_set
-    for name in given & _SCALARS:
-        value = getattr(shape, name)
-        if value is not None:
-            try:
-                setattr(options, name, value)
-            except ValueError as error:
-                raise InvalidRequest(f"{name} is {value}; it must fit 64 bits", param=name) from error
-    if shape.stop is not None:
-        options.stop.extend([shape.stop] if isinstance(shape.stop, str) else shape.stop)
-    if shape.stop_token_ids:
+    set_scalars(options, shape, _SCALARS)
+    stop = shape.get("stop")
+    if stop is not None:
+        options.stop.extend([stop] if isinstance(stop, str) else stop)
+    stop_token_ids = shape.get("stop_token_ids")
+    if stop_token_ids:
         try:
-            options.stop_token_ids.extend(shape.stop_token_ids)
+            options.stop_token_ids.extend(stop_token_ids)
         except ValueError as error:
             raise InvalidRequest(f"stop_token_ids: {error}", param="stop_token_ids") from error
-    if shape.logit_bias:
-        for key, value in shape.logit_bias.items():
-            options.logit_bias[key] = value
+    for key, value in (shape.get("logit_bias") or {}).items():
+        options.logit_bias[key] = value
     return options
+
+
+def set_scalars(message: Message, shape: Mapping[str, Any], names: frozenset[str]) -> None:
+    """Set the fields of a message that a shape has and that are not null.
+
+    Raises:
+        InvalidRequest: an integer beyond 64 bits.
+    """
+    for name in names & shape.keys():
+        value = shape[name]
+        if value is not None:
+            try:
+                setattr(message, name, value)
+            except ValueError as error:
+                raise InvalidRequest(f"{name} is {value}; it must fit 64 bits", param=name) from error
 
 
 def stream_options(shape: StreamOptionsShape) -> options_pb2.StreamOptions:
     """The stream options that the client set."""
     return options_pb2.StreamOptions(
-        include_usage=shape.include_usage, continuous_usage_stats=shape.continuous_usage_stats
+        include_usage=shape.get("include_usage"),
+        continuous_usage_stats=shape.get("continuous_usage_stats"),
     )
 
 

@@ -52,9 +52,18 @@ class Script:
 class Planner:
     """Writes the scripts of one model."""
 
-    def __init__(self, model: EchoModel, *, is_endless: bool) -> None:
+    def __init__(
+        self,
+        model: EchoModel,
+        *,
+        is_endless: bool,
+        cache_entries: int = CACHE_ENTRIES,
+        cache_bytes: int = CACHE_BYTES,
+    ) -> None:
         self._model = model
         self._is_endless = is_endless
+        self._most_entries = cache_entries
+        self._most_bytes = cache_bytes
         self._marks = [mark for text in USER_MARKS if (mark := _mark_bytes(model, text))]
         vocabulary = model.tokenizer.get_vocab(with_added_tokens=True)
         self._opening_ids = frozenset(token for text, token in vocabulary.items() if "[" in text)
@@ -139,7 +148,7 @@ class Planner:
     def _remember(self, key: tuple[bytes, int], script: Script) -> None:
         self._cache[key] = script
         self._cache_bytes += _cost(key, script)
-        while len(self._cache) > CACHE_ENTRIES or self._cache_bytes > CACHE_BYTES:
+        while len(self._cache) > self._most_entries or self._cache_bytes > self._most_bytes:
             self._cache_bytes -= _cost(*self._cache.popitem(last=False))
 
 

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 from smg.errors import Overloaded, WorkerUnavailable
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
 
 RETRY_AFTER_S = 2
 
@@ -36,22 +31,30 @@ class Admission:
         """Requests in the queue."""
         return len(self._waiting)
 
-    @asynccontextmanager
-    async def permit(self) -> AsyncGenerator[None]:
-        """Hold one place while the body runs; freed on every exit.
+    def permit(self) -> Permit:
+        """A place to hold while the body of an `async with` runs; freed on every exit.
 
-        Raises:
+        Entering raises:
             Overloaded: the queue is full.
             WorkerUnavailable: waited longer than the queue's time.
         """
+        return Permit(self)
+
+    async def enter(self) -> None:
+        """Take a place, or wait for one. Raises as permit says."""
         if self._max_running and self.running >= self._max_running:
             await self._wait()
         else:
             self.running += 1
-        try:
-            yield
-        finally:
-            self._leave()
+
+    def leave(self) -> None:
+        """Give a place back: to the first in the queue, if there is one."""
+        while self._waiting:
+            place = self._waiting.popleft()
+            if not place.done():
+                place.set_result(None)
+                return
+        self.running -= 1
 
     async def _wait(self) -> None:
         if len(self._waiting) >= self._queue_size:
@@ -79,14 +82,21 @@ class Admission:
     def _give_back(self, place: asyncio.Future[None]) -> None:
         # A place that was handed over while its owner was leaving goes to the next in the queue.
         if place.done() and not place.cancelled():
-            self._leave()
+            self.leave()
         elif place in self._waiting:
             self._waiting.remove(place)
 
-    def _leave(self) -> None:
-        while self._waiting:
-            place = self._waiting.popleft()
-            if not place.done():
-                place.set_result(None)
-                return
-        self.running -= 1
+
+class Permit:
+    """One place. Written out, not made with asynccontextmanager: every request pays for it."""
+
+    __slots__ = ("_admission",)
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+
+    async def __aenter__(self) -> None:
+        await self._admission.enter()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._admission.leave()

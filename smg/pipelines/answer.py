@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from smg.errors import EngineError
+from smg.errors import DeadlineExceeded, EngineError
 from smg.pipelines.sinks import AnswerHead, AnswerSink, UsageCounter
 
 if TYPE_CHECKING:
@@ -43,11 +43,18 @@ class Answer:
         self._worker: Worker | None = None
         self._choices: Sequence[Choice] = ()
         self._remaining = 0
+        self._late_after_s = 0.0
         # Prompt and cached tokens by prompt: the choices of one prompt share it, so the largest cache hit counts.
         self._prompts: dict[int, tuple[int, int]] = {}
 
     def start(self, worker: Worker, choices: Sequence[Choice]) -> None:
-        """Take the choices that are about to be submitted to a worker."""
+        """Take the choices that are about to be submitted to a worker.
+
+        Raises:
+            DeadlineExceeded: time ran out between two attempts.
+        """
+        if self._is_late:
+            raise self._late()
         self._worker = worker
         self._choices = choices
         self._remaining = len(choices)
@@ -95,6 +102,18 @@ class Answer:
         self.done.set_exception(error)
         # Retrieved here as well: a request whose client has left awaits `done` no more.
         self.done.exception()
+
+    def time_out(self, limit_s: float) -> None:
+        """The request has taken as long as it may."""
+        self._late_after_s = limit_s
+        self.choice_failed(self._late())
+
+    @property
+    def _is_late(self) -> bool:
+        return self._late_after_s > 0
+
+    def _late(self) -> DeadlineExceeded:
+        return DeadlineExceeded(f"the request took longer than {self._late_after_s:g} s")
 
     def fail(self, error: SmgError) -> None:
         """Tell the client of an answer that was opened and cannot be completed."""

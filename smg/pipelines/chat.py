@@ -13,6 +13,7 @@ from smg.pipelines.messages import template_messages, template_tools, template_v
 from smg.pipelines.prompt_limits import check_context
 from smg.pipelines.sampling import constraint, engine_sampling, text_options
 from smg.validation.chat import validate_chat
+from smg.validation.rules import set_fields
 from smg_proto.chat.v1 import options_pb2
 from smg_proto.engine.v1 import work_pb2
 
@@ -121,19 +122,20 @@ def _build(
     prompt: TokenPrompt,
     answer: Answer,
 ) -> tuple[Sequence[work_pb2.Generate], Sequence[Choice]]:
-    options = text_options(request.sampling, logprobs=request.logprobs)
+    fields = set_fields(request.sampling)
+    options = text_options(fields, logprobs=request.logprobs)
     # Stop strings are matched here, so their tokens must come as they are made, not all at the end.
-    stream = request.stream or bool(request.sampling.stop)
-    form = constraint(request.sampling, _json_schema(request.response_format))
+    stream = request.stream or "stop" in fields
+    form = constraint(fields, _json_schema(request.response_format))
     requests: list[work_pb2.Generate] = []
     choices: list[Choice] = []
     for index in range(request.n or 1):
         generate = work_pb2.Generate(
             prompt_ids=prompt.ids,
-            sampling=engine_sampling(request.sampling, choice_index=index),
+            sampling=engine_sampling(fields, choice_index=index),
             stream=stream,
             model=model.id,
-            lora=request.sampling.lora_path,
+            lora=fields.get("lora_path", ""),
             request_id=answer.id,
             traceparent=context.traceparent,
         )

@@ -13,6 +13,7 @@ from smg.pipelines.engine_call import Work
 from smg.pipelines.prompt_limits import check_context
 from smg.pipelines.sampling import constraint, engine_sampling, text_options
 from smg.validation.completion import validate_completion
+from smg.validation.rules import set_fields
 from smg_proto.engine.v1 import work_pb2
 
 if TYPE_CHECKING:
@@ -102,9 +103,10 @@ def _build(
     prompts: Sequence[TokenPrompt],
     answer: Answer,
 ) -> tuple[Sequence[work_pb2.Generate], Sequence[Choice]]:
-    options = text_options(request.sampling, logprobs=False)
-    stream = request.stream or bool(request.sampling.stop)
-    form = constraint(request.sampling, request.json_schema if request.HasField("json_schema") else None)
+    fields = set_fields(request.sampling)
+    options = text_options(fields, logprobs=False)
+    stream = request.stream or "stop" in fields
+    form = constraint(fields, request.json_schema if request.HasField("json_schema") else None)
     count = request.n or 1
     requests: list[work_pb2.Generate] = []
     choices: list[Choice] = []
@@ -112,10 +114,10 @@ def _build(
         for index in range(count):
             generate = work_pb2.Generate(
                 prompt_ids=prompt.ids,
-                sampling=engine_sampling(request.sampling, choice_index=index),
+                sampling=engine_sampling(fields, choice_index=index),
                 stream=stream,
                 model=model.id,
-                lora=request.sampling.lora_path,
+                lora=fields.get("lora_path", ""),
                 request_id=answer.id,
                 traceparent=context.traceparent,
             )

@@ -11,7 +11,7 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from smg.errors import DeadlineExceeded, SmgError, WorkerUnavailable
+from smg.errors import SmgError, WorkerUnavailable
 from smg.pipelines.answer import Answer
 from smg.policies.base import RouteRequest
 
@@ -89,33 +89,38 @@ class EngineCall:
         Raises:
             SmgError: the answer failed before it was opened. Later failures go to its sink.
         """
+        deadline = asyncio.get_running_loop().call_later(self._timeout_s, answer.time_out, self._timeout_s)
         try:
-            async with asyncio.timeout(self._timeout_s):
-                await self._run(work, answer, context)
-        except TimeoutError:
-            error = DeadlineExceeded(f"the request took longer than {self._timeout_s:g} s")
+            await self._run(work, answer, context)
+        except SmgError as error:
             if not answer.is_open:
-                raise error from None
+                raise
             answer.fail(error)
+        finally:
+            deadline.cancel()
 
     async def _run(self, work: Work, answer: Answer, context: RequestContext) -> None:
         route = RouteRequest(model=work.model, prompt_ids=work.prompt_ids, routing_key=context.routing_key)
         excluded: frozenset[str] = frozenset()
         for attempt in range(1, self._retries.max_attempts + 1):
             worker = self._place(work.model, route, excluded)
+            requests, choices = work.build()
+            answer.start(worker, choices)
             try:
-                await self._attempt(worker, work, answer)
+                for request, choice in zip(requests, choices, strict=True):
+                    choice.sequence = worker.generate(request, choice)
+                await answer.done
             except SmgError as error:
-                if answer.is_open:
-                    answer.fail(error)
-                    return
-                if attempt == self._retries.max_attempts or not Answer.can_retry(error):
+                is_last = attempt == self._retries.max_attempts
+                if is_last or answer.is_open or not Answer.can_retry(error):
                     raise
-                self._on_retry()
                 excluded |= {worker.id}
-                await asyncio.sleep(self._retries.pause_s(attempt))
             else:
                 return
+            finally:
+                answer.abort()
+            self._on_retry()
+            await asyncio.sleep(self._retries.pause_s(attempt))
 
     def _place(self, model: str, route: RouteRequest, excluded: frozenset[str]) -> Worker:
         try:
@@ -125,13 +130,3 @@ class EngineCall:
                 raise
         # Every other worker has failed as well: the first one may be back.
         return self._registry.place(model, self._policy, route, frozenset())
-
-    async def _attempt(self, worker: Worker, work: Work, answer: Answer) -> None:
-        requests, choices = work.build()
-        answer.start(worker, choices)
-        try:
-            for request, choice in zip(requests, choices, strict=True):
-                choice.sequence = worker.generate(request, choice)
-            await answer.done
-        finally:
-            answer.abort()

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smg.pipelines.choice import TextOptions
-from smg.validation.rules import set_fields
 from smg.validation.sampling import max_tokens
 from smg_proto.engine.v1 import card_pb2, work_pb2
 
 if TYPE_CHECKING:
-    from smg_proto.chat.v1 import options_pb2
+    from collections.abc import Mapping
 
 MAX_BIAS = 100.0
 # Fields that have the same name and meaning on both sides.
@@ -28,9 +27,8 @@ _SAME = frozenset(
 )
 
 
-def engine_sampling(options: options_pb2.SamplingOptions, *, choice_index: int = 0) -> card_pb2.Sampling:
-    """The engine's view of the client's sampling options; fields that are unset stay unset."""
-    fields = set_fields(options)
+def engine_sampling(fields: Mapping[str, Any], *, choice_index: int = 0) -> card_pb2.Sampling:
+    """The engine's view of the client's sampling options that are set; the rest stays unset."""
     sampling = card_pb2.Sampling(**{name: fields[name] for name in _SAME & fields.keys()})
     limit = max_tokens(fields)
     if limit is not None:
@@ -57,9 +55,8 @@ def _engine_bias(value: float) -> float:
     return min(max(value, -MAX_BIAS), MAX_BIAS)
 
 
-def text_options(options: options_pb2.SamplingOptions, *, logprobs: bool) -> TextOptions:
-    """How the output tokens become text."""
-    fields = set_fields(options)
+def text_options(fields: Mapping[str, Any], *, logprobs: bool) -> TextOptions:
+    """How the output tokens become text, from the sampling options that are set."""
     return TextOptions(
         stop=tuple(fields.get("stop", ())),
         stop_token_ids=frozenset(fields.get("stop_token_ids", ())),
@@ -69,14 +66,12 @@ def text_options(options: options_pb2.SamplingOptions, *, logprobs: bool) -> Tex
     )
 
 
-def constraint(
-    options: options_pb2.SamplingOptions, json_schema: str | None = None
-) -> work_pb2.Constraint | None:
+def constraint(fields: Mapping[str, Any], json_schema: str | None = None) -> work_pb2.Constraint | None:
     """The form that the output must have, or None."""
     if json_schema is not None:
         return work_pb2.Constraint(json_schema=json_schema)
-    if options.HasField("regex"):
-        return work_pb2.Constraint(regex=options.regex)
-    if options.HasField("ebnf"):
-        return work_pb2.Constraint(ebnf=options.ebnf)
+    if "regex" in fields:
+        return work_pb2.Constraint(regex=fields["regex"])
+    if "ebnf" in fields:
+        return work_pb2.Constraint(ebnf=fields["ebnf"])
     return None

@@ -145,8 +145,8 @@ def _unknown() -> None:
 # A blank line with blanks in it; two regexes, for one that begins with a literal is searched several times faster.
 _BLANK_LINE = Place((" \n", "\t\n", " \r", "\t\r"), re.compile(r"\n[ \t]+[\r\n]"))
 _BLANK_LINE_CR = Place(("\r ", "\r\t"), re.compile(r"\r[ \t]+[\r\n]"))
-# The backend takes a mark of punctuation after a tab away from its word.
-_TAB_MARK = Place(("\t",), re.compile(r"\t(?:[^\w\s]|_)"))
+# The backend takes a mark of punctuation after a tab away from the word that it begins.
+_TAB_MARK = Place(("\t",), re.compile(r"\t(?:[^\w\s]|_)(?=[A-Za-z]|[^\x00-\x7f])"))
 _CL100K_PLACES = (_BLANK_LINE, _BLANK_LINE_CR, _TAB_MARK)
 
 

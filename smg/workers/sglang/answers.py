@@ -77,8 +77,8 @@ class SequenceReceiver:
         try:
             self._take(messages)
         except Exception as error:  # noqa: BLE001 - one listener must not harm the others
-            _log.error("listener of sequence %d raised; the sequence is over", self._sequence, exc_info=error)
-            fault = InternalError(f"the answer could not be written: {error}")
+            _log.error("answer of sequence %d not taken; the sequence is over", self._sequence, exc_info=error)
+            fault = InternalError(f"the engine's answer could not be taken: {error}")
             if self._is_over:
                 self._tell_failure(fault)
             else:

@@ -7,7 +7,7 @@ import pytest
 from gateway.openai.chat_request import chat_request
 from gateway.openai.completion_request import completion_request
 from gateway.openai.parse import parse_body
-from gateway.openai.shapes import ChatShape, CompletionShape
+from gateway.openai.shapes import CHAT, COMPLETION
 from gateway.request import HttpRequest
 from smg.errors import InvalidRequest, MalformedRequest
 from smg.types.context import RequestContext
@@ -23,11 +23,11 @@ def http(body, content_type=b"application/json"):
 
 
 def chat(**fields):
-    shape, data = parse_body(http({"model": "m", "messages": [USER], **fields}), ChatShape)
+    shape, data = parse_body(http({"model": "m", "messages": [USER], **fields}), CHAT)
     return chat_request(shape, data)
 
 
-def malformed(body, shape=ChatShape, content_type=b"application/json"):
+def malformed(body, shape=CHAT, content_type=b"application/json"):
     with pytest.raises(MalformedRequest) as caught:
         parse_body(http(body, content_type), shape)
     assert caught.value.code == "json_parse_error"
@@ -43,7 +43,7 @@ def test_a_body_must_be_declared_as_json(content_type):
     "content_type", [b"application/json; charset=utf-8", b"Application/JSON", b"application/x+json"]
 )
 def test_json_may_be_declared_in_other_ways(content_type):
-    parse_body(http({"model": "m", "messages": [USER]}, content_type), ChatShape)
+    parse_body(http({"model": "m", "messages": [USER]}, content_type), CHAT)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_effort_may_be_a_number(effort, text):
 
 
 def completion(**fields):
-    shape, _ = parse_body(http({"model": "m", "prompt": "x", **fields}), CompletionShape)
+    shape, _ = parse_body(http({"model": "m", "prompt": "x", **fields}), COMPLETION)
     return completion_request(shape)
 
 
@@ -272,7 +272,7 @@ def test_prompts_of_every_form(prompt, kinds):
 
 @pytest.mark.parametrize("prompt", [None, 5, {}, ["a", 1], [[1], "a"], [[1.5]]], ids=str)
 def test_prompts_of_no_known_form_are_refused(prompt):
-    malformed({"model": "m", "prompt": prompt}, CompletionShape)
+    malformed({"model": "m", "prompt": prompt}, COMPLETION)
 
 
 @pytest.mark.parametrize("prompt", [[-1], [[2**33]]], ids=str)

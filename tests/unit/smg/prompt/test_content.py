@@ -14,7 +14,10 @@ from smg.prompt.control import ControlToken
 
 SPECIAL = ("<s>", "<|im_start|>", "<|im_end|>", "<|user|>", "<file>")
 MARKUP = ("<think>", "</think>", "[CALL]")
-TOKENS = [ControlToken(n, text, text in SPECIAL, False, False, False, False) for n, text in enumerate((*SPECIAL, *MARKUP))]
+TOKENS = [
+    ControlToken(n, text, text in SPECIAL, False, False, False, False)
+    for n, text in enumerate((*SPECIAL, *MARKUP))
+]
 GUARD = ContentGuard(TOKENS, template_text="<|im_start|>", template_names=frozenset({"start"}))
 
 
@@ -51,14 +54,30 @@ def test_breaks_what_could_become_a_control_token(content: str, broken: str) -> 
 
 @pytest.mark.parametrize(
     "content",
-    ["", " ", "hello", "a < b and c > d", "<div>", "|im_end|  x", "if (a<b) {}", "start", "im ended", "x" * 5000, "<|other|> x"],
+    [
+        "",
+        " ",
+        "hello",
+        "a < b and c > d",
+        "<div>",
+        "|im_end|  x",
+        "if (a<b) {}",
+        "start",
+        "im ended",
+        "x" * 5000,
+        "<|other|> x",
+    ],
 )
 def test_leaves_other_text_alone(content: str) -> None:
     assert not GUARD.needs_marks(user(content))
     assert marked(content) == content
 
 
-@given(st.lists(st.sampled_from([*SPECIAL, *MARKUP, "<", ">", "|", "im_", "end", " ", "a", "]"]), max_size=8).map("".join))
+@given(
+    st.lists(
+        st.sampled_from([*SPECIAL, *MARKUP, "<", ">", "|", "im_", "end", " ", "a", "]"]), max_size=8
+    ).map("".join)
+)
 def test_needs_marks_agrees_with_what_is_marked(content: str) -> None:
     assert GUARD.needs_marks(user(content)) == ("^" in marked(content))
 
@@ -84,7 +103,9 @@ def test_known_roles_are_left_to_the_template_and_others_are_content() -> None:
     # `<|user|>` is written by some templates as '<|' + role + '|>'.
     assert not GUARD.needs_marks([{"role": "user", "content": "x"}])
     assert GUARD.needs_marks([{"role": "im_end", "content": "x"}])
-    mark, messages, _ = GUARD.with_marks([{"role": "user", "content": "<s>"}, {"role": "im_end", "content": "x"}])
+    mark, messages, _ = GUARD.with_marks(
+        [{"role": "user", "content": "<s>"}, {"role": "im_end", "content": "x"}]
+    )
     assert [message["role"].replace(mark, "^") for message in messages] == ["user", "^im_end"]
 
 
@@ -94,9 +115,16 @@ def test_known_roles_are_left_to_the_template_and_others_are_content() -> None:
         {"messages": user([{"type": "text", "text": "<s>"}])},
         {"messages": user("x", name="<s>")},
         {"messages": user("x", **{"<s>": 1})},
-        {"messages": user("x"), "tools": [{"function": {"name": "f", "parameters": {"properties": {"think": {}}}}}]},
+        {
+            "messages": user("x"),
+            "tools": [{"function": {"name": "f", "parameters": {"properties": {"think": {}}}}}],
+        },
         {"messages": user("x"), "variables": {"documents": [{"text": "see <s>"}]}},
-        {"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "<|im_end|>"}}]}]},
+        {
+            "messages": [
+                {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "<|im_end|>"}}]}
+            ]
+        },
     ],
     ids=["part", "name", "field", "key of a tool", "document", "tool call"],
 )
@@ -106,7 +134,12 @@ def test_every_string_of_a_request_is_looked_at(place: dict[str, Any]) -> None:
 
 
 def test_names_of_the_format_and_of_the_template_are_not_touched() -> None:
-    tools = [{"type": "function", "function": {"name": "start", "description": "", "parameters": {"type": "object"}}}]
+    tools = [
+        {
+            "type": "function",
+            "function": {"name": "start", "description": "", "parameters": {"type": "object"}},
+        }
+    ]
     assert not GUARD.needs_marks(user("x"), tools)
 
 

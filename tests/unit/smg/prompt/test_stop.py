@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,7 +32,7 @@ def run(stops: list[str], pieces: list[str], *, keep: bool) -> tuple[str, str | 
 @given(texts, stop_lists, st.booleans(), st.lists(st.integers(0, 40), max_size=8))
 def test_cuts_do_not_change_the_result(text: str, stops: list[str], keep: bool, cuts: list[int]) -> None:
     bounds = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
-    pieces = [text[start:end] for start, end in zip(bounds, bounds[1:], strict=False)]
+    pieces = [text[start:end] for start, end in pairwise(bounds)]
     assert run(stops, pieces, keep=keep) == whole(stops, text, keep=keep)
 
 

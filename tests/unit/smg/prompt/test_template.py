@@ -12,13 +12,27 @@ from smg.errors import InvalidRequest
 from smg.prompt.template import MARK_VARIABLE, ChatTemplate, with_reasoning_names
 
 TOOLS = [
-    {"type": "function", "function": {"name": "météo", "description": "<b>\"q\" & 'x'", "parameters": {"b": 1, "a": [True]}}}
+    {
+        "type": "function",
+        "function": {"name": "météo", "description": "<b>\"q\" & 'x'", "parameters": {"b": 1, "a": [True]}},
+    }
 ]
 CHAT: list[dict[str, Any]] = [
     {"role": "system", "content": "  Be brief.  "},
-    {"role": "user", "content": [{"type": "text", "text": "What is"}, {"type": "image"}, {"type": "text", "text": " this?"}]},
+    {
+        "role": "user",
+        "content": [
+            {"type": "text", "text": "What is"},
+            {"type": "image"},
+            {"type": "text", "text": " this?"},
+        ],
+    },
     {"role": "assistant", "content": "<think>\nhm\n</think>\n\nA cat.", "reasoning_content": "hm"},
-    {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "f", "arguments": {"x": 1.0, "y": None}}}]},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"function": {"name": "f", "arguments": {"x": 1.0, "y": None}}}],
+    },
     {"role": "tool", "content": "sunny"},
     {"role": "user", "content": "Thanks"},
 ]
@@ -70,7 +84,12 @@ def test_renders_as_apply_chat_template(construct: str, tools: list[dict[str, An
         tools = [{"function": {}}]
     if tools is None and "in tools" in CONSTRUCTS[construct]:
         tools = []
-    variables = {"bos_token": "<s>", "enable_thinking": False, "documents": [{"title": "T"}], "add_generation_prompt": True}
+    variables = {
+        "bos_token": "<s>",
+        "enable_thinking": False,
+        "documents": [{"title": "T"}],
+        "add_generation_prompt": True,
+    }
     chat = [{key: value for key, value in message.items() if value is not None} for message in CHAT]
     theirs, _ = render_jinja_template([chat], tools=tools, chat_template=CONSTRUCTS[construct], **variables)
     assert ours(CONSTRUCTS[construct], **variables, tools=tools) == theirs[0]
@@ -106,7 +125,10 @@ def test_a_template_that_fails_is_the_request_s_error(source: str, says: str) ->
 @pytest.mark.parametrize(
     ("source", "says"),
     [
-        ("{% for i in range(60000) %}{% for j in range(60000) %}{% endfor %}{% endfor %}", "looped over more than"),
+        (
+            "{% for i in range(60000) %}{% for j in range(60000) %}{% endfor %}{% endfor %}",
+            "looped over more than",
+        ),
         ("{% for i in range(5000) %}{{ 'x' * 1000 }}{% endfor %}", "wrote more than 1000000 characters"),
         ("{{ 'x' * 10000000000 }}", "made something longer"),
         ("{{ [0] * 10000000000 }}", "made something longer"),

@@ -10,29 +10,7 @@ from hypothesis import strategies as st
 
 from smg.workers.listeners import Listeners, ids_from_bytes
 from smg_proto.engine.v1 import engine_pb2, work_pb2
-
-
-class Recorder:
-    """Keeps what it hears, without an event loop."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple] = []
-
-    def on_started(self, started) -> None:
-        self.calls.append(("started", started.prompt_tokens))
-
-    def on_step(self, token_ids, logprobs, finished) -> None:
-        self.calls.append(("step", list(token_ids), [row.logprob for row in logprobs], finished))
-
-    def on_result(self, result) -> None:
-        self.calls.append(("result", result))
-
-    def on_failed(self, error) -> None:
-        self.calls.append(("failed", error))
-
-    @property
-    def ids(self) -> list[int]:
-        return [token for call in self.calls if call[0] == "step" for token in call[1]]
+from tests.unit.smg.workers.recorder import Recorder
 
 
 def listening(*sequences: int) -> tuple[Listeners, dict[int, Recorder], list[int]]:
