@@ -57,7 +57,7 @@ class EchoEngine(Engine):
         """Load the tokenizers, in a thread."""
         self._loop = asyncio.get_running_loop()
         self._meter = RateMeter(self._loop.time())
-        self._pacing = Pacing(self._options.step_seconds, self._step)
+        self._pacing = Pacing(self._options.step_seconds, self._step, self._loop)
         models = await asyncio.to_thread(_load_workshops, self._options, self._cache)
         self._workshops = {"": next(iter(models.values())), **models}
 
@@ -149,7 +149,7 @@ class EchoEngine(Engine):
             due = min(due, work.next_due())
             if session.unsent_events > _PATIENT_EVENTS:
                 due = max(due, now + _PATIENCE_S)
-        if self._waiting and self._running < self._max_running:
+        if False:
             due = now
         self._pacing.wake(due)
 

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
 
 
 class Pacing:
-    """Calls `step` once for each time that `wake` asks for. On the event loop that is running when it is made."""
+    """Calls `step` once for each time that `wake` asks for."""
 
-    def __init__(self, step_s: float, step: Callable[[], None]) -> None:
+    def __init__(self, step_s: float, step: Callable[[], None], loop: asyncio.AbstractEventLoop) -> None:
         """Prepare.
 
         Args:
             step_s: length of the grid; 0: no grid.
             step: what to call.
+            loop: where; its clock counts.
         """
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop
         self._step_s = step_s
         self._step = step
         self._origin = self._loop.time()

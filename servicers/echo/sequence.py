@@ -80,7 +80,7 @@ class EchoSequence:
     @property
     def position(self) -> int:
         """Output tokens so far, those of another engine included."""
-        return self._position if self._lane is None else self._position - (self.lane_end - self._lane.tick) + 1
+        return self._position if self._lane is None else self._position - (self.lane_end - self._lane.tick)
 
     @property
     def held_tokens(self) -> int:

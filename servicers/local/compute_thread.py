@@ -13,6 +13,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from servicers.local.refusal import INTERNAL, RefusalError
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
@@ -77,12 +79,7 @@ class ComputeThread:
             return
         self._on_loop(self._end_start, stepper)
         while self._take_commands(stepper):
-            try:
-                events = stepper.step(time.monotonic())
-            except Exception:
-                # A step confines its faults; this is one in telling about them. The next step tries again.
-                logger.exception("a step could not be told")
-                continue
+            events = _step(stepper)
             if events:
                 self._on_loop(self._deliver, events)
 
@@ -116,3 +113,12 @@ class ComputeThread:
             # The loop has closed without stopping the engine; nobody is left to tell.
             logger.warning("the event loop is gone; the engine ends")
             self._is_stopping = True
+
+
+def _step(stepper: Stepper) -> Events:
+    try:
+        return stepper.step(time.monotonic())
+    except Exception:
+        # A step confines its faults; this is one outside of every job, so all of them are suspect.
+        logger.exception("a step could not be told; all work is lost")
+        return stepper.lose_everything(RefusalError("the engine failed in a step", code=INTERNAL, is_retryable=True))

@@ -7,7 +7,7 @@ call on the event loop. This module imports no torch, so that the process answer
 from __future__ import annotations
 
 import asyncio
-from importlib import metadata
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from servicers.base import CannotStart, Engine
@@ -59,7 +59,7 @@ class LocalEngine(Engine):
         except ValueError as error:
             # A model file that cannot be served, or a setting that makes no sense.
             raise CannotStart(str(error)) from error
-        self._ready.description.engine_version = metadata.version("smg")
+        self._ready.description.engine_version = _version()
 
     async def stop(self) -> None:
         """End the compute thread."""
@@ -115,3 +115,10 @@ class LocalEngine(Engine):
         for session, event in events:
             if session in self._sessions:
                 session.emit(event)
+
+
+def _version() -> str:
+    try:
+        return version("smg")
+    except PackageNotFoundError:
+        return "unknown"

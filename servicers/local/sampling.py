@@ -6,9 +6,9 @@ Order of application, from the model's logits to a token:
 3. temperature, then the cuts top_k, top_p and min_p, all against the same distribution over the full vocabulary;
 4. one uniform number per row picks from what is left.
 
-The full vocabulary is not sorted where the TOP_CANDIDATES likeliest tokens decide what the cuts leave, which is
-nearly always, nor where nothing is cut; the result is the same either way, for what is left is run through in order
-of id. A row's uniform number is a hash of its seed and position, so what is chosen does not depend on the batch.
+The full vocabulary is not sorted where the TOP_CANDIDATES likeliest tokens decide, which is nearly always, nor
+where nothing is cut; the result is the same. A row's uniform number is a hash of its seed and position, so what is
+chosen does not depend on the batch.
 """
 
 from __future__ import annotations
@@ -139,6 +139,8 @@ class _Cuts:
     top_k: Ints
     top_p: Floats
     min_p: Floats
+    width: int
+    """Of the vocabulary."""
 
     @classmethod
     def of(cls, choices: Sequence[Choice], width: int) -> _Cuts:
@@ -146,19 +148,35 @@ class _Cuts:
             top_k=np.array([choice.top_k if choice.top_k > 0 else width for choice in choices]),
             top_p=np.array([choice.top_p for choice in choices]),
             min_p=np.array([choice.min_p for choice in choices]),
+            width=width,
         )
 
-    def kept(self, ranked: Probabilities) -> Ints:
-        """How many leading tokens of each row stay, given its probabilities from the highest down; at least one.
+    def kept(self, ranked: Probabilities, before: Floats) -> Ints:
+        """How many leading tokens of each row stay; at least one.
 
         Each cut keeps a leading part of the ranking, so does their intersection. What a mask forbids has p = 0.
+
+        Args:
+            ranked: probabilities from the highest down.
+            before: the sum of those before each.
         """
-        before = np.cumsum(ranked, axis=1, dtype=np.float64) - ranked
         keep = (
             (before < self.top_p[:, None]) & (ranked >= self.min_p[:, None] * ranked[:, :1]) & (ranked > 0.0)
         )
         keep &= np.arange(ranked.shape[1]) < self.top_k[:, None]
         return np.maximum(keep.sum(axis=1), 1)
+
+    def totals(self, mass: Floats, least: Probabilities) -> tuple[Floats, Floats]:
+        """Bounds of the sum of what stays of each row, when all candidates do.
+
+        Args:
+            mass: sum of the candidates.
+            least: probability of the last candidate; no other token has more.
+        """
+        low = np.where((self.min_p <= 0.0) & (self.top_k >= self.width), np.maximum(self.top_p, mass), mass)
+        high = np.minimum(self.top_p + least, mass + (self.top_k - TOP_CANDIDATES) * least)
+        # Wider by more than rounding can do.
+        return low * (1 - 1e-9), np.minimum(high, 1.0) * (1 + 1e-6)
 
 
 def _sample(logits: torch.Tensor, choices: Sequence[Choice], draws: Floats) -> Ints:
@@ -202,37 +220,37 @@ def _places(mass: Floats, targets: Floats) -> Ints:
 
 
 def _pick_cut(p: torch.Tensor, choices: Sequence[Choice], draws: Floats) -> Ints:
-    """Choose among what the cuts leave of each row."""
+    """Choose among what the cuts leave of each row, in order of rank."""
     width = p.shape[1]
     values, ids = _ranked(p, min(TOP_CANDIDATES, width))
-    kept = _Cuts.of(choices, width).kept(values)
-    values[np.arange(values.shape[1]) >= kept[:, None]] = 0.0
-    by_id = np.argsort(ids, axis=1)
-    places = _pick(np.take_along_axis(values, by_id, axis=1), draws)
-    tokens = np.take_along_axis(ids, by_id, axis=1)[np.arange(len(places)), places]
-    if values.shape[1] < width:
-        for row in np.flatnonzero(kept == values.shape[1]).tolist():
-            cuts = _Cuts.of([choices[row]], width)
-            tokens[row] = _pick_wide(p[row].cpu().numpy(), cuts, draws[row : row + 1])
+    candidates, rows = values.shape[1], np.arange(len(choices))
+    mass = np.cumsum(values, axis=1, dtype=np.float64)
+    cuts = _Cuts.of(choices, width)
+    kept = cuts.kept(values, mass - values)
+    is_inside = (kept < candidates) | (candidates == width)
+    # Where more may stay than the candidates, their total is known between bounds. That decides, too, if both
+    # bounds lead to one token, and one that nothing outside equals.
+    low, high = cuts.totals(mass[:, -1], values[:, -1])
+    total = mass[rows, kept - 1]
+    places = _places(mass, draws * np.where(is_inside, total, low))
+    others = (mass <= (draws * np.where(is_inside, total, high))[:, None]).sum(axis=1)
+    places = np.minimum(places, kept - 1)
+    is_decided = is_inside | ((places == others) & (values[rows, places] > values[:, -1]))
+    tokens = ids[rows, places]
+    for row in np.flatnonzero(~is_decided).tolist():
+        tokens[row] = _pick_wide(p[row].cpu().numpy(), _Cuts.of([choices[row]], width), draws[row])
     return tokens
 
 
-def _pick_wide(p: Probabilities, cuts: _Cuts, draw: Floats) -> int:
-    """As _pick_cut for one row, looking at every token. Sorts values only, which is ten times as fast as ids too."""
+def _pick_wide(p: Probabilities, cuts: _Cuts, draw: float) -> int:
+    """As _pick_cut for one row, looking at every token. Sorts values only, ten times as fast as ids with them."""
     ranked = np.sort(p)[::-1]
-    count = int(cuts.kept(ranked[None])[0])
-    edge = ranked[count - 1]
-    is_kept = p > edge
-    # Of the tokens at the edge the lowest ids stay.
-    is_kept[np.flatnonzero(p == edge)[: count - int(is_kept.sum())]] = True
-    ids = np.flatnonzero(is_kept)
-    return int(ids[_pick(p[None, ids], draw)[0]])
-
-
-def _pick(p: Probabilities, draws: Floats) -> Ints:
-    """Choose a place in each row of probabilities, which need not sum to 1; never one with p = 0."""
-    mass = np.cumsum(p, axis=1, dtype=np.float64)
-    return _places(mass, draws * mass[:, -1])
+    mass = np.cumsum(ranked, dtype=np.float64)
+    count = int(cuts.kept(ranked[None], (mass - ranked)[None])[0])
+    place = min(int(np.searchsorted(mass, draw * mass[count - 1], side="right")), count - 1)
+    # Of equal tokens the lower id ranks higher.
+    equals = np.flatnonzero(p == ranked[place])
+    return int(equals[place - np.count_nonzero(p > ranked[place])])
 
 
 def _ranked(p: torch.Tensor, candidates: int) -> tuple[Probabilities, Ints]:

@@ -123,7 +123,7 @@ class PromptBuilder:
         mark = ""
         if self._guard.needs_marks(messages, tools, variables):
             mark, messages, (tools, variables) = self._guard.with_marks(messages, tools, variables)
-        scope = {**self._named_tokens, **variables, "messages": messages, "tools": tools}
+        scope = {"documents": None, **self._named_tokens, **variables, "messages": messages, "tools": tools}
         if mark:
             scope[MARK_VARIABLE] = mark
         if continue_final_message:

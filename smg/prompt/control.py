@@ -24,45 +24,12 @@ _WHITE_SPACE = (
     + ("\u2028\u2029\u202f\u205f\u3000")
 )
 _MARKUP = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")
-_HTML_ELEMENTS = frozenset(
-    {
-        "a",
-        "b",
-        "blockquote",
-        "br",
-        "caption",
-        "code",
-        "div",
-        "em",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-        "hr",
-        "i",
-        "li",
-    }
-    | {
-        "ol",
-        "p",
-        "pre",
-        "s",
-        "span",
-        "strong",
-        "sub",
-        "sup",
-        "table",
-        "tbody",
-        "td",
-        "tfoot",
-        "th",
-        "thead",
-        "tr",
-    }
-    | {"u", "ul"}
-)
+# fmt: off
+_HTML_ELEMENTS = frozenset((
+    "a", "b", "blockquote", "br", "caption", "code", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "i", "li",
+    "ol", "p", "pre", "s", "span", "strong", "sub", "sup", "table", "tbody", "td", "tfoot", "th", "thead", "tr", "u", "ul",
+))
+# fmt: on
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,21 +158,26 @@ class _Environment(ImmutableSandboxedEnvironment):
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         # Chats are dicts, and `message.role` on a dict raises and catches an exception in the general way.
-        if type(obj) is dict and attribute in obj and attribute not in _DICT_ATTRIBUTES:
-            return cast("dict[str, Any]", obj)[attribute]
-        if type(obj) is LoopContext and attribute in _LOOP_ATTRIBUTES:
+        kind: type = type(obj)
+        if kind is dict and attribute in obj and attribute not in _DICT_ATTRIBUTES:
+            return obj[attribute]
+        if kind is LoopContext and attribute in _LOOP_ATTRIBUTES:
             return getattr(obj, attribute)
         return super().getattr(obj, attribute)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        sizes = [len(side) if hasattr(side, "__len__") else abs(side) for side in (left, right)]
-        repeats = any(hasattr(side, "__len__") for side in (left, right))
-        if (repeats and sizes[0] * sizes[1] > MAX_REPEATED) or (
-            operator == "**" and max(sizes) > MAX_RANGE_STEPS
+        size, times = _size(left), _size(right)
+        repeats = hasattr(left, "__len__") or hasattr(right, "__len__")
+        if (repeats and size * times > MAX_REPEATED) or (
+            operator == "**" and max(size, times) > MAX_RANGE_STEPS
         ):
             msg = f"made something longer than {MAX_REPEATED} with `{operator}`"
             raise RenderError(msg)
         return super().call_binop(context, operator, left, right)
+
+
+def _size(operand: Any) -> float:
+    return len(operand) if hasattr(operand, "__len__") else abs(operand)
 
 
 class _GenerationTag(Extension):

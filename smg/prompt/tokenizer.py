@@ -5,6 +5,7 @@ Text in is text: no spelling in it becomes a control token. Ids out of the vocab
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from tokenizers.decoders import DecodeStream
@@ -62,7 +63,7 @@ class Tokenizer:
         self._encode = encode
         self._reference = reference
 
-    @property
+    @cached_property
     def fragments(self) -> list[bytes | None]:
         """Id to the inside of a JSON string, special tokens empty; None where a token has to go through a Detokenizer.
 
@@ -70,7 +71,7 @@ class Tokenizer:
         """
         return [None] * self.vocab_size if self._reference else self.vocabulary.fragments
 
-    @property
+    @cached_property
     def fragments_with_specials(self) -> list[bytes | None]:
         """The same, special tokens as the text that they are written with."""
         return [None] * self.vocab_size if self._reference else self.vocabulary.fragments_with_specials

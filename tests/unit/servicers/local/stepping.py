@@ -6,12 +6,12 @@ import collections
 from array import array
 
 import torch
-from tests.unit.servicers.local.tiny_model import TINY, random_weights
 
 from servicers.local.jobs import JobMaker
 from servicers.local.model import Model
 from servicers.local.stepper import Stepper
 from smg_proto.engine.v1 import card_pb2, engine_pb2, work_pb2
+from tests.unit.servicers.local.tiny_model import TINY, random_weights
 
 EOS = 1
 torch.set_num_threads(1)

@@ -4,6 +4,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from smg_proto.engine.v1 import work_pb2
 from tests.unit.servicers.local.stepping import (
     EOS,
     MODEL,
@@ -17,8 +19,6 @@ from tests.unit.servicers.local.stepping import (
     tokens_of,
 )
 from tests.unit.servicers.local.tiny_model import TINY, reference_hidden
-
-from smg_proto.engine.v1 import work_pb2
 
 LONG = prompt_of(9, 150)
 

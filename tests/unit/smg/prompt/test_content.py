@@ -18,7 +18,8 @@ TOKENS = [
     ControlToken(n, text, text in SPECIAL, False, False, False, False)
     for n, text in enumerate((*SPECIAL, *MARKUP))
 ]
-GUARD = ContentGuard(TOKENS, template_text="<|im_start|>", template_names=frozenset({"start"}))
+# Of a template that writes `<|`, a name, `|>`: any string may be completed on both sides.
+GUARD = ContentGuard(TOKENS, template_text="<|im_start|>\0<|\0|>", template_names=frozenset({"start"}))
 
 
 def user(content: Any, **more: Any) -> list[dict[str, Any]]:
@@ -131,6 +132,24 @@ def test_known_roles_are_left_to_the_template_and_others_are_content() -> None:
 def test_every_string_of_a_request_is_looked_at(place: dict[str, Any]) -> None:
     messages, *others = place.values()
     assert GUARD.needs_marks(messages, *others)
+
+
+@pytest.mark.parametrize("written", ["<|im_start|>", "text\n", "", "a < b", "{'<s>'}"])
+def test_a_template_that_begins_no_control_token_needs_no_marks_for_the_ends_of_them(written: str) -> None:
+    guard = ContentGuard(TOKENS, template_text=written, template_names=frozenset())
+    tools = [{"function": {"name": "file", "parameters": {"properties": {"think": {"type": "string"}}}}}]
+    for content in ("> quoted", "im_end", "think", "_end|> text"):
+        assert not guard.needs_marks(user(content), tools)
+    for content in ("a <|im_end|> b", "text <|im_", "text <"):
+        assert guard.needs_marks(user(content))
+        assert guard.needs_marks(user("x"), [{"function": {"description": content}}])
+
+
+@pytest.mark.parametrize("written", ["<", "\n<|", "x</", "<{}>", "<%s>", "<|%s|>", "<|IM_"])
+def test_a_template_that_begins_one_does(written: str) -> None:
+    guard = ContentGuard(TOKENS, template_text=f"a\0{written}\0b", template_names=frozenset())
+    assert guard.needs_marks(user("x"), [{"function": {"name": "think"}}])
+    assert guard.needs_marks(user("_end|> text"))
 
 
 def test_names_of_the_format_and_of_the_template_are_not_touched() -> None:
