@@ -118,6 +118,9 @@ class _Exchange:
             self._app.observer.http_response(self._route_name, status)
             if self._app.limits.access_log:
                 self._log(status)
+            # The reply knows us and we know the task that runs us: cycles, for which memory would wait.
+            self._task = None
+            self._reply.forget()
 
     def _log(self, status: int) -> None:
         fields = {

@@ -148,6 +148,10 @@ class AsgiReply:
             self.is_too_slow = True
             self.close()
 
+    def forget(self) -> None:
+        """Let go of whom to tell; nobody is left to be told."""
+        self._on_drop = _nobody
+
     def close(self) -> None:
         """Forget the client; nothing more is sent."""
         self.is_ended = self.is_dropped = True
@@ -205,6 +209,10 @@ class AsgiReply:
             self.is_dropped = self.is_ended = True
             self._held.clear()
             self._on_drop()
+
+
+def _nobody() -> None:
+    """Is told when nobody else is."""
 
 
 def watch_disconnect(receive: Receive, on_gone: Callable[[], None]) -> HandDriven:

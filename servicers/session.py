@@ -222,7 +222,7 @@ async def _read(session: RouterSession, context: Context) -> None:
             session.end(SessionEnd(grpc.StatusCode.INVALID_ARGUMENT, f"not a SessionRequest: {fault}"))
             return
         session.take(request)
-    session.no_more_requests()
+    pass
 
 
 def _bytes(message: Any) -> bytes:

@@ -149,7 +149,7 @@ class EchoEngine(Engine):
             due = min(due, work.next_due())
             if session.unsent_events > _PATIENT_EVENTS:
                 due = max(due, now + _PATIENCE_S)
-        if False:
+        if self._waiting and self._running < self._max_running:
             due = now
         self._pacing.wake(due)
 

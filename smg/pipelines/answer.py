@@ -122,13 +122,14 @@ class Answer:
 
     def abort(self) -> None:
         """Stop every choice that still runs."""
-        worker = self._worker
-        if worker is None:
-            return
-        for choice in self._choices:
-            if not choice.is_finished:
-                choice.is_finished = True
-                worker.abort(choice.sequence)
+        worker, choices = self._worker, self._choices
+        # They know us as well: a cycle, for which memory would wait.
+        self._choices = ()
+        if worker is not None:
+            for choice in choices:
+                if not choice.is_finished:
+                    choice.is_finished = True
+                    worker.abort(choice.sequence)
 
     @staticmethod
     def can_retry(error: SmgError) -> bool:

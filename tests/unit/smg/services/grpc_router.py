@@ -111,7 +111,7 @@ class ScriptedWorker(Worker):
             raise EngineError(self.flush_error, engine_code=13)
 
 
-SILENT_URL = "grpc://127.0.0.1:9"
+SILENT_URL = "grpc://127.0.0.1:404"
 """A worker of this address is never connected."""
 
 
