@@ -222,7 +222,7 @@ async def _read(session: RouterSession, context: Context) -> None:
             session.end(SessionEnd(grpc.StatusCode.INVALID_ARGUMENT, f"not a SessionRequest: {fault}"))
             return
         session.take(request)
-    pass
+    session.no_more_requests()
 
 
 def _bytes(message: Any) -> bytes:

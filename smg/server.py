@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import gc
 import logging
 import os
@@ -298,8 +299,19 @@ def load_builder(settings: ModelSettings) -> Callable[[Path], PromptBuilder]:
     template = Path(settings.chat_template).read_text(encoding="utf-8") if settings.chat_template else None
 
     def load(directory: Path) -> PromptBuilder:
-        return PromptBuilder.load(
+        builder = PromptBuilder.load(
             directory, chat_template=template, cache_bytes=settings.tokenizer_cache_bytes
         )
+        return_freed_memory()
+        return builder
 
     return load
+
+
+def return_freed_memory() -> None:
+    """Give what reading a tokenizer has left behind back to the system: about 30 MB for 50,000 tokens.
+
+    glibc keeps it otherwise. Other C libraries have no such call, and need none.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)

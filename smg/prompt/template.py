@@ -158,7 +158,7 @@ class _Environment(ImmutableSandboxedEnvironment):
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         # Chats are dicts, and `message.role` on a dict raises and catches an exception in the general way.
-        kind: type[Any] = type(obj)
+        kind = cast("Any", type(obj))
         if kind is dict and attribute in obj and attribute not in _DICT_ATTRIBUTES:
             return obj[attribute]
         if kind is LoopContext and attribute in _LOOP_ATTRIBUTES:
