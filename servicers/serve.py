@@ -52,7 +52,7 @@ class RunningServer:
 
     async def stop(self, grace_s: float) -> None:
         """Take no new work, let what runs end for at most `grace_s`, end the sessions, stop the engine."""
-        pass
+        await self._parts.say(_NOT_SERVING)
         await self._parts.servicer.drain(grace_s)
         self._loads.cancel()
         await asyncio.gather(self._loads, return_exceptions=True)

@@ -231,9 +231,10 @@ class Model:
             if rows is not None and index == config.layers - 1:
                 # Nothing reads the other rows any more: their keys and values are stored.
                 x, mixed = x[rows], mixed[rows]
-            x = x + layer.output(mixed)
+            # In place where a tensor is ours alone: fresh memory costs page faults, a tenth of a long prefill.
+            x += layer.output(mixed)
             gate, up = layer.gate_up(rms_norm(x, layer.mlp_norm, eps)).chunk(2, dim=-1)
-            x = x + layer.down(functional.silu(gate) * up)
+            x += layer.down(functional.silu(gate).mul_(up))
         return rms_norm(x, self._ends.norm, eps)
 
     def _rotate(

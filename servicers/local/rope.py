@@ -65,4 +65,4 @@ class RotaryTable:
         """Rotate [rows, heads, head_dim]; the result is a new tensor."""
         cosines, sines = rows
         swapped = torch.cat([heads[..., self._half :], heads[..., : self._half]], dim=-1)
-        return torch.addcmul(heads * cosines, swapped, sines)
+        return (heads * cosines).addcmul_(swapped, sines)

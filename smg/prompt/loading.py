@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from smg.prompt.directory import TokenizerDirectory
 
 _PROBED_TOKENS = 12
+_PROBE, _OTHER_PROBE = "Hello", "World 2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +135,13 @@ def _surroundings(reference: HfTokenizer) -> tuple[bytes, bytes]:
     Raises:
         ValueError: it does something else.
     """
-    probe = "Hello"
-    inner = encode_ids(reference, probe)
-    outer = reference.encode(probe).ids
-    for start in range(len(outer) - len(inner) + 1):
-        if outer[start : start + len(inner)] == inner:
-            return pack_ids(outer[:start]), pack_ids(outer[start + len(inner) :])
+    inner = encode_ids(reference, _PROBE)
+    outer = reference.encode(_PROBE).ids
+    for start in range(len(outer) - len(inner) + 1) if inner else ():
+        prefix, suffix = outer[:start], outer[start + len(inner) :]
+        other = [*prefix, *encode_ids(reference, _OTHER_PROBE), *suffix]
+        if outer[start : start + len(inner)] == inner and reference.encode(_OTHER_PROBE).ids == other:
+            return pack_ids(prefix), pack_ids(suffix)
     msg = "the tokenizer's post-processor changes the ids of a text; only adding some around it is supported"
     raise ValueError(msg)
 

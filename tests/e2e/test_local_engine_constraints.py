@@ -1,5 +1,6 @@
 """The local engine on the default model: constrained output always has its form, and scores add up."""
 
+import json
 import re
 from typing import Literal
 
@@ -27,7 +28,7 @@ class Pet(pydantic.BaseModel):
 class Owner(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(extra="forbid", strict=True)
 
-    name: str = pydantic.Field(max_length=20)
+    name: str = pydantic.Field(max_length=16)
     age: int = pydantic.Field(ge=0, le=120)
     pets: list[Pet] = pydantic.Field(max_length=2)
 
@@ -41,17 +42,13 @@ async def client():
 
 
 async def test_json_schema_output_is_valid_at_any_temperature(client):
-    import json
-
     constraint = Constraint(json_schema=json.dumps(Owner.model_json_schema()))
     prompt = client.chat("Describe a pet owner as JSON.")
-    requests = [
-        generate(i, prompt, constraint=constraint, temperature=t, seed=i, max_new_tokens=300, stream=i % 2 == 0)
-        for i, t in enumerate((0.0, 0.7, 1.0, 1.5))
-    ]
-    session = await client.run(*requests)
-    assert {session.reason(i) for i in range(4)} == {"STOP"}
-    for tokens in await client.tokens(*requests):
+    outputs = await client.tokens(
+        generate(0, prompt, constraint=constraint, max_new_tokens=150),
+        generate(1, prompt, constraint=constraint, temperature=1.4, seed=1, max_new_tokens=150, stream=False),
+    )
+    for tokens in outputs:
         Owner.model_validate_json(client.text(tokens))
 
 
@@ -61,12 +58,14 @@ async def test_regex_and_grammar_output_match(client):
     ebnf = 'root ::= item ("; " item)*\nitem ::= [A-Z] [a-z]{2,5} " " [1-9]'
     constraints = [Constraint(regex=regex), Constraint(ebnf=ebnf)]
     requests = [
-        generate(2 * seed + place, prompt, constraint=constraint, temperature=1.0, seed=seed, max_new_tokens=40)
-        for seed in range(4)
+        generate(
+            2 * seed + place, prompt, constraint=constraint, temperature=1.0, seed=seed, max_new_tokens=40
+        )
+        for seed in range(2)
         for place, constraint in enumerate(constraints)
     ]
     session = await client.run(*requests)
-    for seed in range(4):
+    for seed in range(2):
         assert re.fullmatch(regex, client.text(session.tokens[2 * seed]))
         text = client.text(session.tokens[2 * seed + 1])
         whole = r"[A-Z][a-z]{2,5} [1-9]"
@@ -123,7 +122,11 @@ async def test_label_scores_equal_the_logprobs_of_whole_prompts(client):
 
 
 async def test_embeddings_of_like_texts_are_nearer(client):
-    texts = ["A cat sat on the mat.", "The cat is sitting on a mat.", "Quarterly revenue rose by four percent."]
+    texts = [
+        "A cat sat on the mat.",
+        "The cat is sitting on a mat.",
+        "Quarterly revenue rose by four percent.",
+    ]
     requests = [Embed(sequence=i, input_ids=to_bytes(client.ids(text))) for i, text in enumerate(texts)]
     session = await client.run(embed=requests)
     first, like, unlike = (session.embedded[i].values for i in range(3))

@@ -41,14 +41,20 @@ async def test_the_capital_of_france_is_paris(client):
 
 async def test_greedy_output_is_the_same_alone_and_with_seven_others_and_in_chunks(client):
     prompts = [client.chat(topic) for topic in TOPICS]
-    long = client.chat("Read this. " + "The old bridge over the river was closed in spring. " * 30 + TOPICS[3])
+    long = client.chat(
+        "Read this. " + "The old bridge over the river was closed in spring. " * 30 + TOPICS[3]
+    )
     prompts[3] = long
     alone = [(await client.tokens(generate(1, prompt, max_new_tokens=16)))[0] for prompt in prompts]
     client.engine.flush_cache()
-    together = await client.tokens(*(generate(i, prompt, max_new_tokens=16) for i, prompt in enumerate(prompts)))
+    together = await client.tokens(
+        *(generate(i, prompt, max_new_tokens=16) for i, prompt in enumerate(prompts))
+    )
     assert together == alone
     # Once more with every prompt in the cache.
-    cached = await client.tokens(*(generate(i, prompt, max_new_tokens=16) for i, prompt in enumerate(prompts)))
+    cached = await client.tokens(
+        *(generate(i, prompt, max_new_tokens=16) for i, prompt in enumerate(prompts))
+    )
     assert cached == alone
 
 
@@ -66,13 +72,21 @@ async def test_seeded_output_is_the_same_whatever_the_batch(client):
     prompt = client.chat(TOPICS[4])
     (alone,) = await client.tokens(generate(1, prompt, **how))
     others = [generate(i, client.chat(TOPICS[i]), temperature=0.7, max_new_tokens=24) for i in (5, 6, 7)]
-    among = await client.tokens(*others, generate(1, prompt, **how), generate(2, prompt, choice_index=1, **how))
+    among = await client.tokens(
+        *others, generate(1, prompt, **how), generate(2, prompt, choice_index=1, **how)
+    )
     assert among[-2] == alone
     assert among[-1] != alone
 
 
 async def test_a_sequence_that_moved_half_way_ends_as_if_it_had_stayed(client):
-    how = {"temperature": 0.9, "seed": 7, "presence_penalty": 0.6, "repetition_penalty": 1.1, "max_new_tokens": 24}
+    how = {
+        "temperature": 0.9,
+        "seed": 7,
+        "presence_penalty": 0.6,
+        "repetition_penalty": 1.1,
+        "max_new_tokens": 24,
+    }
     prompt = client.chat(TOPICS[1])
     (whole,) = await client.tokens(generate(1, prompt, **how))
     (rest,) = await client.tokens(generate(1, prompt, output=whole[:9], **how))
@@ -104,7 +118,9 @@ async def test_aborts_and_closed_sessions_leave_no_sequence(client):
     load = client.engine.load()
     assert (load.running, load.waiting) == (0, 0)
     # Every slot is usable again.
-    outputs = await client.tokens(*(generate(i, client.chat(t), max_new_tokens=2) for i, t in enumerate(TOPICS)))
+    outputs = await client.tokens(
+        *(generate(i, client.chat(t), max_new_tokens=2) for i, t in enumerate(TOPICS))
+    )
     assert [len(tokens) for tokens in outputs] == [2] * 8
 
 

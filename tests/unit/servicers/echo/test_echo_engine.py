@@ -94,11 +94,12 @@ async def test_a_hanging_reply_goes_on_until_it_is_aborted(tokenizer_dir):
         assert_idle(echo.engine)
 
 
-async def test_a_reply_without_end_stays_until_it_is_aborted(tokenizer_dir):
+@pytest.mark.parametrize(("directive", "eos"), [("", "<|im_end|>"), ("[[eos:0]]", "")])
+async def test_a_reply_without_end_stays_until_it_is_aborted(tokenizer_dir, directive, eos):
     async with bench(tokenizer_dir) as echo:
-        [silent] = echo.submit(echo.generate("[[say:x y]][[nocomplete]]"))
+        [silent] = echo.submit(echo.generate(f"[[say:x y]][[nocomplete]]{directive}"))
         [other] = await echo.run(echo.generate("[[len:50]]"))
-        assert echo.text(echo.sink.tokens[silent]) == "x y<|im_end|>"
+        assert echo.text(echo.sink.tokens[silent]) == "x y" + eos
         assert silent not in echo.sink.ends
         assert echo.engine.load().running == 1
         assert other in echo.sink.ends

@@ -36,7 +36,11 @@ def language_of(text: str, *candidates: str) -> set[str]:
         ('root ::= "a"? "b"* ("c" | "d")+', {"c", "abbcd", "bd"}, {"", "aac", "ab"}),
         ('root ::= "a"{2} "b"{1,2} "c"{2,} "d"{ 0 , 1 }', {"aabcc", "aabbcccd"}, {"abcc", "aabbbcc", "aabc"}),
         ('root ::= item ("," item)*  # a list\nitem ::= [0-9]+ (* digits *)', {"1", "12,3"}, {",", "1,"}),
-        ('root ::= expr\nexpr ::= term ("+" term)*\nterm ::= [0-9] | "(" expr ")"', {"1+(2+3)"}, {"1+", "(1"}),
+        (
+            'root ::= expr\nexpr ::= term ("+" term)*\nterm ::= [0-9] | "(" expr ")"',
+            {"1+(2+3)"},
+            {"1+", "(1"},
+        ),
         ('root ::= a-rule aRule A_RULE\na-rule ::= "1"\naRule ::= "2"\nA_RULE ::= "3"', {"123"}, {"12"}),
         ('b ::= "y"\nroot ::= "x" b', {"xy"}, {"y"}),
         ('root ::= ws "x"\nws ::= | " " ws', {"x", "  x"}, {" "}),

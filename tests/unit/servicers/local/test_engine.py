@@ -54,9 +54,17 @@ def load_tiny(settings, call_later):
     grammars = GrammarPool(compiler)
     maker = JobMaker(context_tokens=512, eos_token_ids=eos, embedding_size=CONFIG.hidden_size)
     stepper = Stepper(
-        model, memory, maker, grammars, step_tokens=64, max_waiting=settings.max_waiting, call_later=call_later
+        model,
+        memory,
+        maker,
+        grammars,
+        step_tokens=64,
+        max_waiting=settings.max_waiting,
+        call_later=call_later,
     )
-    description = card_pb2.DescribeResponse(models=[card_pb2.ModelCard(id="tiny")], engine="local", max_running=3)
+    description = card_pb2.DescribeResponse(
+        models=[card_pb2.ModelCard(id="tiny")], engine="local", max_running=3
+    )
     return LoadedEngine(stepper, description, None, grammars)
 
 

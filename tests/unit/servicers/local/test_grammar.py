@@ -63,7 +63,10 @@ def test_white_space_between_json_tokens_is_bounded(compiler):
 @pytest.mark.parametrize(
     ("constraint", "named"),
     [
-        (Constraint(json_schema='{"type": "object", "unevaluatedProperties": false}'), "unevaluatedProperties"),
+        (
+            Constraint(json_schema='{"type": "object", "unevaluatedProperties": false}'),
+            "unevaluatedProperties",
+        ),
         (Constraint(json_schema='{"type": "string", "format": "wonk"}'), "wonk"),
         (Constraint(json_schema='{"not": {"type": "string"}, "x-guidance": {"lenient": true}}'), '"not"'),
         (Constraint(json_schema='{"type": "colour"}'), "colour"),

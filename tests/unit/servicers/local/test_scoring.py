@@ -31,7 +31,9 @@ def request(number: int, prefix: list[int], suffixes) -> Score:
         sequence=number,
         prefix_ids=to_bytes(prefix),
         suffixes=[
-            ScoreSuffix(ids=to_bytes(ids), label_ids=label_ids, label_sequences=[to_bytes(s) for s in sequences])
+            ScoreSuffix(
+                ids=to_bytes(ids), label_ids=label_ids, label_sequences=[to_bytes(s) for s in sequences]
+            )
             for ids, label_ids, sequences in suffixes
         ],
     )
@@ -70,7 +72,9 @@ def test_scores_equal_whole_prompts(prefix_tokens, step_tokens, monkeypatch):
 @settings(max_examples=10, deadline=None)
 @given(
     suffixes=st.lists(
-        st.tuples(st.integers(1, 30), st.lists(st.lists(st.integers(0, 95), min_size=1, max_size=4), max_size=3)),
+        st.tuples(
+            st.integers(1, 30), st.lists(st.lists(st.integers(0, 95), min_size=1, max_size=4), max_size=3)
+        ),
         min_size=1,
         max_size=4,
     ),
