@@ -161,17 +161,18 @@ async def serve_until_signal(
 
 def _bind(server: grpc.aio.Server, host: str, port: int) -> int:
     address = f"{_host_in_url(host)}:{port}"
+    # Asked first, because gRPC writes lines of its own about it to stderr.
+    reason = _why_not(host, port)
+    if reason:
+        raise CannotListen(f"cannot listen on {address}: {reason}")
     try:
-        bound_port = server.add_insecure_port(address)
+        return server.add_insecure_port(address)
     except RuntimeError as error:
-        raise CannotListen(f"cannot listen on {address}: {_reason(host, port) or error}") from error
-    if not bound_port:
-        raise CannotListen(f"cannot listen on {address}: {_reason(host, port)}")
-    return bound_port
+        raise CannotListen(f"cannot listen on {address}: {error}") from error
 
 
-def _reason(host: str, port: int) -> str:
-    """What the system says when the address is bound without gRPC, whose own message names no reason."""
+def _why_not(host: str, port: int) -> str:
+    """What the system says against listening there; empty when nothing."""
     try:
         with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
             return ""

@@ -302,6 +302,8 @@ def load_builder(settings: ModelSettings) -> Callable[[Path], PromptBuilder]:
         builder = PromptBuilder.load(
             directory, chat_template=template, cache_bytes=settings.tokenizer_cache_bytes
         )
+        # Made on first use; here, so that no request waits for it on the event loop.
+        _ = builder.tokenizer.fragments
         return_freed_memory()
         return builder
 

@@ -118,9 +118,13 @@ def free_character(used: str) -> str:
     Raises:
         InvalidRequest: there is none left.
     """
+    first = chr(_PRIVATE_USE[0][0])
+    if first not in used:
+        return first
+    taken = set(used)
     for codes in _PRIVATE_USE:
         for code in codes:
-            if chr(code) not in used:
+            if chr(code) not in taken:
                 return chr(code)
     raise InvalidRequest(
         "the request uses every private-use character of Unicode; at least one has to be left out"

@@ -180,10 +180,11 @@ def _odd_characters(categories: str) -> re.Pattern[str]:
     """Characters that the backend files under another class than the reference does.
 
     They are white space other than blank, tab and line ends, control characters, letter-numbers, symbols that count
-    as letters (circled ones), the long s (an s after an apostrophe to some), code points without a character, and
-    those beyond the 16-bit plane but emoji and Han; and the general categories given by their first letters.
+    as letters (circled ones), the long s (an s after an apostrophe to some), code points without a character (one that
+    newer Unicode fills is named), and those beyond the 16-bit plane but emoji and Han; and the general categories
+    given by their first letters.
     """
-    odd = [*range(0x20), *range(0x7F, 0xA1), 0x17F, *range(0x24B6, 0x24EA)]
+    odd = [*range(0x20), *range(0x7F, 0xA1), 0x17F, 0x88F, *range(0x24B6, 0x24EA)]
     for code in range(0xA1, 0x10000):
         category = unicodedata.category(chr(code))
         if category in {"Zs", "Zl", "Zp", "Nl", "Cn", "Cs"} or category[0] in categories:

@@ -128,22 +128,22 @@ class _Call:
             code = CANCELLED
             try:
                 await context.send_initial_metadata(((REQUEST_ID, CONTEXT.get().request_id),))
-                try:
-                    result = await _guarded(behavior, _parsed(data, parse), context)
-                except grpc.aio.BaseError:
-                    # gRPC's own: the client has gone, or the server stops. There is nobody to tell.
-                    raise
-                except Exception as error:  # noqa: BLE001 - this is the one place that tells the client
-                    fault = _as_fault(error)
-                else:
-                    code = grpc.StatusCode.OK.value[0]
-                    return result
+                result = await _guarded(behavior, _parsed(data, parse), context)
+                code = grpc.StatusCode.OK.value[0]
+            except grpc.aio.BaseError:
+                # gRPC's own: the client has gone, or the server stops. There is nobody to tell.
+                raise
+            except Exception as error:  # noqa: BLE001 - this is the one place that tells the client
+                fault = _as_fault(error)
                 code = status_code(fault).value[0]
-                if isinstance(fault, SlowReader):
-                    self._observer.slow_reader_aborted()
-                await _abort(context, fault)
+            else:
+                return result
             finally:
                 self._observer.grpc_response(self._route, code)
+            if isinstance(fault, SlowReader):
+                self._observer.slow_reader_aborted()
+            await _abort(context, fault)
+            return None
 
         return answer
 

@@ -15,7 +15,7 @@ from smg.errors import UNAVAILABLE, EngineError, WorkerUnavailable
 from smg.workers.address import parse_url
 from smg.workers.backoff import Backoff
 from smg.workers.base import Worker
-from smg.workers.channel import lost_error
+from smg.workers.failures import lost_error
 from smg.workers.health import HealthGate, WedgeWatch
 from smg_proto.engine.v1 import card_pb2
 

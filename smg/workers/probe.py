@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING
 
-import grpc
-import grpc.aio
-
-from smg.errors import Unsupported
+from smg.errors import UNIMPLEMENTED, Unsupported
 from smg.workers.address import parse_url
-from smg.workers.channel import open_channel, words
+from smg.workers.engine_client import DESCRIBE
+from smg.workers.http2.connection import connect
 from smg.workers.session import SessionWorker
+from smg.workers.sglang.client import MODEL_INFO
 from smg.workers.sglang_grpc import SglangWorker
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from smg.workers.base import Worker
+    from smg.workers.http2.connection import Connection
     from smg.workers.options import WorkerOptions
-
-    class _Ask(Protocol):
-        def __call__(self, request: bytes, *, timeout: float) -> Awaitable[bytes]: ...
 
 
 class ProbeFailed(Exception):
@@ -29,8 +26,8 @@ class ProbeFailed(Exception):
 
 # In the order they are asked: a cheap method that answers on any server of the protocol, and what to do then.
 _PROTOCOLS: tuple[tuple[str, Callable[[str, str, WorkerOptions], Worker]], ...] = (
-    ("/smg.engine.v1.EngineService/Describe", SessionWorker),
-    ("/sglang.grpc.scheduler.SglangScheduler/GetModelInfo", SglangWorker),
+    (DESCRIBE, SessionWorker),
+    (MODEL_INFO, SglangWorker),
 )
 # Known, and for a later release.
 _VLLM_METHOD = "/vllm.grpc.engine.VllmEngine/GetModelInfo"
@@ -47,32 +44,33 @@ async def open_worker(worker_id: str, url: str, options: WorkerOptions) -> Worke
     address = parse_url(url)
     if address.scheme == "http":
         raise Unsupported(f"worker {url}: http:// workers are not served in this release; use grpc://")
-    channel = open_channel(address.target, options)
+    try:
+        connection = await connect(address, options)
+    except (OSError, TimeoutError) as fault:
+        raise ProbeFailed(f"cannot connect: {fault or 'no answer in time'}") from fault
     try:
         for method, make in _PROTOCOLS:
-            if await _answers(channel, method, options.connect_timeout_s):
+            if await _answers(connection, method, options.connect_timeout_s):
                 return make(worker_id, url, options)
-        if await _answers(channel, _VLLM_METHOD, options.connect_timeout_s):
+        if await _answers(connection, _VLLM_METHOD, options.connect_timeout_s):
             raise Unsupported(
                 f"worker {url} speaks vLLM's gRPC protocol, which is not served in this release"
             )
     finally:
-        await channel.close(None)
+        connection.close()
     raise ProbeFailed(f"{url} speaks neither smg.engine.v1 nor SGLang's gRPC protocol")
 
 
-async def _answers(channel: grpc.aio.Channel, method: str, timeout_s: float) -> bool:
+async def _answers(connection: Connection, method: str, timeout_s: float) -> bool:
     """True if the server has the method.
 
     Raises:
-        ProbeFailed: there is no server.
+        ProbeFailed: it does not answer, or not now.
     """
-    # Both messages are empty or unread: the status alone tells.
-    call = cast("_Ask", channel.unary_unary(method, None, None))  # pyright: ignore[reportUnknownMemberType] - partial stubs
-    try:
-        await call(b"", timeout=timeout_s)
-    except grpc.aio.AioRpcError as error:
-        if error.code() is grpc.StatusCode.UNIMPLEMENTED:
-            return False
-        raise ProbeFailed(words(error)) from error
+    # An empty message is a valid one of any kind, and the status alone tells.
+    _, status = await connection.ask(method, b"", timeout_s)
+    if status.code == UNIMPLEMENTED:
+        return False
+    if status.code:
+        raise ProbeFailed(f"probe failed: {status.message or status.code}")
     return True

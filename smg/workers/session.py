@@ -1,7 +1,8 @@
-"""A worker on smg.engine.v1: all its work on one bidirectional stream.
+"""A worker on smg.engine.v1: all its work on one bidirectional stream, and no task for any of it.
 
-One coroutine reads and calls the listeners, one writes what has gathered; a request costs no task. The stream is a
-lease: when it breaks, the engine drops what it started on it, and every listener here is told.
+Events call the listeners straight from the read of the socket. Commands gather until the event loop's turn is over and
+leave as one message. The stream is a lease: when it breaks, the engine drops what it started on it, and every
+listener here is told.
 """
 
 from __future__ import annotations
@@ -10,24 +11,23 @@ import asyncio
 import itertools
 from typing import TYPE_CHECKING
 
-import grpc.aio
-
-from smg.workers.channel import engine_error, open_channel
-from smg.workers.connected import ConnectedWorker
-from smg.workers.grpc_health import check_health
+from smg.errors import UNIMPLEMENTED, EngineError
+from smg.workers.base import ProtocolMismatch
+from smg.workers.connected import ConnectedWorker, ConnectionLost
+from smg.workers.engine_client import SERVICE, EngineClient, Session
+from smg.workers.http2.connection import connect
 from smg.workers.listeners import Listeners
 from smg.workers.outbox import Outbox
-from smg.workers.session_stream import SERVICE, open_session
 from smg.workers.tokenizer_archive import save_archive
-from smg_proto.engine.v1 import card_pb2, engine_pb2_grpc
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from smg.errors import SmgError
     from smg.workers.base import GenerateListener, ResultListener
+    from smg.workers.http2.connection import Connection
     from smg.workers.options import WorkerOptions
-    from smg_proto.engine.v1 import engine_pb2, work_pb2
+    from smg_proto.engine.v1 import card_pb2, engine_pb2, work_pb2
 
 
 class SessionWorker(ConnectedWorker):
@@ -39,9 +39,10 @@ class SessionWorker(ConnectedWorker):
         super().__init__(worker_id, url, options)
         self._sequences = itertools.count(1)
         self._outbox = Outbox(options.write_batch_bytes)
-        self._has_commands = asyncio.Event()
+        self._is_flush_due = False
         self._listeners = Listeners(self._send_abort)
-        self._channel: grpc.aio.Channel | None = None
+        self._client: EngineClient | None = None
+        self._session: Session | None = None
         self._progress = 0
 
     @property
@@ -84,37 +85,55 @@ class SessionWorker(ConnectedWorker):
 
     async def fetch_tokenizer(self, model: str, target: Path) -> None:
         """Download and unpack the archive."""
-        stub = engine_pb2_grpc.EngineServiceStub(self._open_channel())
-        chunks = stub.GetTokenizer(
-            card_pb2.GetTokenizerRequest(model=model), timeout=self._options.tokenizer_timeout_s
-        )
-        await save_archive(chunks, target, self._options, self.url)
+        await save_archive(self._open_client().tokenizer(model), target, self._options, self.url)
 
     async def flush_cache(self) -> None:
         """Forget prefixes that nothing uses."""
-        stub = engine_pb2_grpc.EngineServiceStub(self._open_channel())
-        try:
-            await stub.FlushCache(card_pb2.FlushCacheRequest(), timeout=self._options.health_timeout_s)
-        except grpc.aio.AioRpcError as error:
-            raise engine_error(error, f"flush the cache of {self.url}") from error
+        await self._open_client().flush_cache()
 
     async def _serve_once(self) -> None:
-        channel = self._channel = open_channel(self._address.target, self._options)
         try:
-            stream = await open_session(
-                channel, self._options.connect_timeout_s, self._outbox, self._has_commands
-            )
+            connection = await connect(self._address, self._options)
+        except (OSError, TimeoutError) as fault:
+            raise ConnectionLost(f"cannot connect: {fault or 'no answer in time'}") from fault
+        try:
+            client = self._client = EngineClient(connection, self._options)
+            session, description = await self._open_session(connection, client)
             await self._check_health()
-            self._outbox.clear()
-            self._opened(stream.description)
-            await self._serve_together(stream.read(self._on_event), stream.write())
+            self._session = session
+            self._opened(description)
+            await self._serve_together(self._watch_end(session))
         finally:
             self._is_open = False
-            self._channel = None
-            await channel.close(None)
+            self._client = self._session = None
+            self._outbox.clear()
+            connection.close()
+
+    async def _open_session(
+        self, connection: Connection, client: EngineClient
+    ) -> tuple[Session, card_pb2.DescribeResponse]:
+        timeout_s = self._options.connect_timeout_s
+        try:
+            async with asyncio.timeout(timeout_s):
+                description = await client.describe()
+                session = Session(connection, self._on_event)
+                ready = await session.wait_ready()
+                if ready.instance_id != description.instance_id:
+                    # It has restarted between the two calls.
+                    description = await client.describe()
+        except TimeoutError:
+            raise ConnectionLost(f"no session within {timeout_s:g} s") from None
+        except EngineError as error:
+            if error.engine_code == UNIMPLEMENTED:
+                raise ProtocolMismatch(f"the server does not speak {SERVICE}") from error
+            raise ConnectionLost(f"cannot be described: {error.message}") from error
+        return session, description
+
+    async def _watch_end(self, session: Session) -> None:
+        raise ConnectionLost(await asyncio.shield(session.ended))
 
     async def _ask_health(self) -> str:
-        return await check_health(self._open_channel(), SERVICE, self._options.health_timeout_s)
+        return await self._open_client().health()
 
     def _progress_seen(self) -> int:
         return self._progress
@@ -139,15 +158,27 @@ class SessionWorker(ConnectedWorker):
         self.on_load_change()
 
     def _submitted(self) -> None:
-        self._has_commands.set()
+        self._flush_soon()
         self.on_load_change()
 
     def _send_abort(self, sequence: int) -> None:
-        if self._is_open:
+        if self._session is not None:
             self._outbox.add_abort(sequence)
-            self._has_commands.set()
+            self._flush_soon()
 
-    def _open_channel(self) -> grpc.aio.Channel:
-        if self._channel is None:
+    def _flush_soon(self) -> None:
+        """Write when this turn of the loop is over: what else it brings goes in the same message."""
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_flush_due = False
+        session, outbox = self._session, self._outbox
+        while session is not None and outbox:
+            session.send(outbox.take())
+
+    def _open_client(self) -> EngineClient:
+        if self._client is None:
             raise self._not_connected()
-        return self._channel
+        return self._client

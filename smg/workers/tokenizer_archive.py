@@ -15,11 +15,7 @@ import zipfile
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Protocol
 
-import grpc
-import grpc.aio
-
-from smg.errors import DATA_LOSS, EngineError, NotFound
-from smg.workers.channel import engine_error
+from smg.errors import DATA_LOSS, NOT_FOUND, UNIMPLEMENTED, EngineError, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Sequence
@@ -27,7 +23,7 @@ if TYPE_CHECKING:
     from smg.workers.options import WorkerOptions
 
 _BLOCK_BYTES = 1024 * 1024
-_NOTHING_TO_GIVE = frozenset((grpc.StatusCode.NOT_FOUND, grpc.StatusCode.UNIMPLEMENTED))
+_NOTHING_TO_GIVE = frozenset((NOT_FOUND, UNIMPLEMENTED))
 
 
 class ArchiveChunk(Protocol):
@@ -56,10 +52,10 @@ async def save_archive(
     with tempfile.TemporaryFile() as file:
         try:
             await _receive(chunks, file, options.tokenizer_archive_bytes)
-        except grpc.aio.AioRpcError as error:
-            if error.code() in _NOTHING_TO_GIVE:
-                raise NotFound(f"worker {url} has no tokenizer to give: {error.details()}") from error
-            raise engine_error(error, f"tokenizer of worker {url}") from error
+        except EngineError as error:
+            if error.engine_code in _NOTHING_TO_GIVE:
+                raise NotFound(f"worker {url} has no tokenizer to give: {error.message}") from error
+            raise
         except _BadArchive as fault:
             raise _refused(url, fault) from fault
         try:

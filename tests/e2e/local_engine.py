@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from tokenizers import Tokenizer
 
 from servicers.local.checkpoint import find_default_model
-from servicers.local.engine import LocalEngine
 from servicers.local.settings import LocalSettings
 from smg_proto.engine.v1 import engine_pb2
 from tests.unit.servicers.local.stepping import Session, from_bytes
+
+if TYPE_CHECKING:
+    from servicers.local.engine import LocalEngine
 
 SETTINGS = LocalSettings(
     model_path=find_default_model(), dtype="fp32", threads=1, max_context=1536, max_running=9, step_tokens=256

@@ -83,7 +83,7 @@ async def test_nobody_there_is_a_failure_with_a_reason():
     port = server.sockets[0].getsockname()[1]
     server.close()
     await server.wait_closed()
-    with pytest.raises(ProbeFailed, match="UNAVAILABLE"):
+    with pytest.raises(ProbeFailed, match="cannot connect"):
         await opened(f"grpc://127.0.0.1:{port}")
 
 

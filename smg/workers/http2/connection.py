@@ -10,6 +10,7 @@ import asyncio
 import itertools
 import logging
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from smg.errors import CANCELLED, DEADLINE_EXCEEDED, UNAVAILABLE
@@ -50,6 +51,16 @@ async def connect(address: Address, options: WorkerOptions) -> Connection:
     return connection
 
 
+@dataclass(slots=True)
+class _Waiting:
+    """A call that waits for a stream."""
+
+    call: Call
+    block: bytes
+    body: bytes
+    is_open: bool
+
+
 class Connection(asyncio.Protocol):
     """One connection.
 
@@ -67,7 +78,7 @@ class Connection(asyncio.Protocol):
         self._blocks_in = BlockAssembler()
         self._blocks_out: dict[str, bytes] = {}
         self._streams: dict[int, Call] = {}
-        self._waiting: deque[tuple[Call, bytes, bytes]] = deque()
+        self._waiting: deque[_Waiting] = deque()
         self._numbers = itertools.count(1, 2)
         self._max_streams = 2**31
         self._rest = b""
@@ -82,13 +93,37 @@ class Connection(asyncio.Protocol):
 
         The receiver is told of a closed connection from the event loop, never from here.
         """
+        return self._begin(path, receiver, metadata, prefixed(message), is_open=False)
+
+    def open(self, path: str, receiver: Receiver) -> Call:
+        """Start a call that sends messages for as long as it lives. Otherwise as `call`."""
+        return self._begin(path, receiver, (), b"", is_open=True)
+
+    def send(self, call: Call, message: bytes) -> None:
+        """Send a message on an open call; ignored when it has ended."""
+        if call.stream:
+            self._uploads.add(call.stream, prefixed(message))
+            return
+        for waiting in self._waiting:
+            if waiting.call is call:
+                waiting.body += prefixed(message)
+
+    def _begin(
+        self,
+        path: str,
+        receiver: Receiver,
+        metadata: tuple[tuple[str, str], ...],
+        body: bytes,
+        *,
+        is_open: bool,
+    ) -> Call:
         call = Call(receiver, self._options.max_message_bytes)
         if self.ending.done():
             call.status = Status(UNAVAILABLE, self.ending.result(), {})
             self._loop.call_soon(self._tell, [call])
             return call
         block = self._block(path) if not metadata else request_block(self._authority, path, metadata)
-        self._waiting.append((call, block, prefixed(message)))
+        self._waiting.append(_Waiting(call, block, body, is_open))
         self._start_waiting()
         return call
 
@@ -119,7 +154,7 @@ class Connection(asyncio.Protocol):
             self._write(frames.reset(call.stream, frames.CANCEL))
             self._forget(call)
         else:
-            self._waiting = deque(entry for entry in self._waiting if entry[0] is not call)
+            self._waiting = deque(waiting for waiting in self._waiting if waiting.call is not call)
 
     def close(self, why: str = "the router closed the connection") -> None:
         """Close. Every running call ends with UNAVAILABLE."""
@@ -290,14 +325,15 @@ class Connection(asyncio.Protocol):
 
     def _start_waiting(self) -> None:
         while self._waiting and len(self._streams) < self._max_streams:
-            call, block, body = self._waiting.popleft()
-            call.stream = next(self._numbers)
-            self._streams[call.stream] = call
-            self._uploads.start(call.stream, _head(call.stream, block), body)
+            waiting = self._waiting.popleft()
+            stream = waiting.call.stream = next(self._numbers)
+            self._streams[stream] = waiting.call
+            head = frames.frame(frames.HEADERS, frames.END_HEADERS, stream, waiting.block)
+            self._uploads.start(stream, head, waiting.body, is_open=waiting.is_open)
 
     def _fail_waiting(self, why: str) -> None:
         waiting, self._waiting = self._waiting, deque()
-        calls = [entry[0] for entry in waiting]
+        calls = [each.call for each in waiting]
         for call in calls:
             call.status = Status(UNAVAILABLE, why, {})
         self._touched += calls
@@ -333,7 +369,3 @@ class Connection(asyncio.Protocol):
         if block is None:
             block = self._blocks_out[path] = request_block(self._authority, path)
         return block
-
-
-def _head(stream: int, block: bytes) -> bytes:
-    return frames.frame(frames.HEADERS, frames.END_HEADERS, stream, block)

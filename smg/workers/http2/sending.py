@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,15 +15,17 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Upload:
-    """A body on its way.
+    """What one call sends.
 
     Attributes:
-        rest: what has not been sent.
+        pieces: what has not been sent.
         window: bytes that the peer takes on this stream.
+        is_open: more may come.
     """
 
-    rest: memoryview
+    pieces: deque[memoryview]
     window: int
+    is_open: bool
 
 
 class Uploads:
@@ -35,13 +38,30 @@ class Uploads:
         self._initial_window = frames.DEFAULT_WINDOW
         self._frame_bytes = frames.DEFAULT_FRAME_BYTES
 
-    def start(self, stream: int, head: bytes, body: bytes) -> None:
-        """Send headers, and of the body what may be sent; the rest follows by itself."""
-        upload = _Upload(memoryview(body), self._initial_window)
-        pieces = [head, *self._pieces(stream, upload)]
-        if upload.rest:
+    def start(self, stream: int, head: bytes, body: bytes, *, is_open: bool = False) -> None:
+        """Send headers, and of the body what may be sent; the rest follows by itself.
+
+        Args:
+            stream: number of the stream.
+            head: frames with the headers.
+            body: what is to be sent; empty only if more may come.
+            is_open: more may come, by `add`.
+        """
+        upload = _Upload(deque((memoryview(body),) if body else ()), self._initial_window, is_open)
+        made = [head, *self._frames(stream, upload)]
+        if upload.pieces or is_open:
             self._uploads[stream] = upload
-        self._write(b"".join(pieces))
+        self._write(b"".join(made))
+
+    def add(self, stream: int, body: bytes) -> None:
+        """Send more on a stream that was started open. Ignored when it has ended."""
+        upload = self._uploads.get(stream)
+        if upload is None:
+            return
+        upload.pieces.append(memoryview(body))
+        made = self._frames(stream, upload)
+        if made:
+            self._write(b"".join(made))
 
     def forget(self, stream: int) -> None:
         """The stream has ended: what is left of its body is not wanted."""
@@ -82,21 +102,24 @@ class Uploads:
         self._flush()
 
     def _flush(self) -> None:
-        pieces: list[bytes] = []
+        made: list[bytes] = []
         for stream, upload in list(self._uploads.items()):
-            pieces += self._pieces(stream, upload)
-            if not upload.rest:
+            made += self._frames(stream, upload)
+            if not upload.pieces and not upload.is_open:
                 del self._uploads[stream]
-        if pieces:
-            self._write(b"".join(pieces))
+        if made:
+            self._write(b"".join(made))
 
-    def _pieces(self, stream: int, upload: _Upload) -> list[bytes]:
+    def _frames(self, stream: int, upload: _Upload) -> list[bytes]:
         """The frames that may be sent of a body now."""
-        pieces: list[bytes] = []
-        while (length := min(len(upload.rest), self._frame_bytes, self._window, upload.window)) > 0:
-            content, upload.rest = bytes(upload.rest[:length]), upload.rest[length:]
+        made: list[bytes] = []
+        pieces = upload.pieces
+        while pieces and (length := min(len(pieces[0]), self._frame_bytes, self._window, upload.window)) > 0:
+            content, pieces[0] = bytes(pieces[0][:length]), pieces[0][length:]
+            if not pieces[0]:
+                pieces.popleft()
             upload.window -= length
             self._window -= length
-            flags = 0 if upload.rest else frames.END_STREAM
-            pieces.append(frames.frame(frames.DATA, flags, stream, content))
-        return pieces
+            flags = 0 if pieces or upload.is_open else frames.END_STREAM
+            made.append(frames.frame(frames.DATA, flags, stream, content))
+        return made

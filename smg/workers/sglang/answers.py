@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from smg_grpc_proto.generated import sglang_scheduler_pb2 as sglang_pb2
 
 from smg.errors import INTERNAL, EngineError, InternalError
-from smg.workers.channel import RETRYABLE_CODES
+from smg.workers.failures import RETRYABLE_CODES
 from smg_proto.engine.v1 import work_pb2
 
 if TYPE_CHECKING:
@@ -77,7 +77,9 @@ class SequenceReceiver:
         try:
             self._take(messages)
         except Exception as error:  # noqa: BLE001 - one listener must not harm the others
-            _log.error("answer of sequence %d not taken; the sequence is over", self._sequence, exc_info=error)
+            _log.error(
+                "answer of sequence %d not taken; the sequence is over", self._sequence, exc_info=error
+            )
             fault = InternalError(f"the engine's answer could not be taken: {error}")
             if self._is_over:
                 self._tell_failure(fault)

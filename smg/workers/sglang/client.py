@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from smg_grpc_proto.generated import common_pb2
 from smg_grpc_proto.generated import sglang_scheduler_pb2 as sglang_pb2
 
-from smg.errors import INTERNAL, NOT_FOUND, RESOURCE_EXHAUSTED, UNIMPLEMENTED, EngineError, NotFound
-from smg.workers.channel import RETRYABLE_CODES
+from smg.errors import INTERNAL, UNIMPLEMENTED, EngineError
+from smg.workers.http2.methods import ask, status_error, stream
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator
 
     from smg.workers.http2.calls import Call, Receiver
     from smg.workers.http2.connection import Connection
-    from smg.workers.http2.headers import Status
     from smg.workers.options import WorkerOptions
 
 _SERVICE = "/sglang.grpc.scheduler.SglangScheduler/"
@@ -29,16 +27,6 @@ _SERVER_INFO = _SERVICE + "GetServerInfo"
 _LOADS = _SERVICE + "GetLoads"
 _FLUSH = _SERVICE + "FlushCache"
 _TOKENIZER = _SERVICE + "GetTokenizer"
-
-
-def status_error(status: Status, what: str = "") -> EngineError:
-    """What a failed call means."""
-    message = status.message or f"status {status.code}"
-    return EngineError(
-        f"{what}: {message}" if what else message,
-        engine_code=status.code,
-        can_retry=status.code in RETRYABLE_CODES,
-    )
 
 
 class SglangClient:
@@ -103,40 +91,21 @@ class SglangClient:
             raise EngineError(f"flush the cache: {answer.message or 'refused'}", engine_code=INTERNAL)
 
     async def tokenizer(self) -> AsyncIterator[common_pb2.GetTokenizerChunk]:
-        """The tokenizer archive, piece by piece.
-
-        Raises:
-            NotFound: the server has none to give.
-            EngineError: the transfer failed, or took too long, or is longer than allowed.
-        """
-        limit_bytes = self._options.tokenizer_archive_bytes
-        pieces = _Pieces(limit_bytes)
-        call = self.connection.call(_TOKENIZER, b"", pieces)
-        try:
-            async with asyncio.timeout(self._options.tokenizer_timeout_s):
-                while (piece := await pieces.queue.get()) is not None:
-                    yield common_pb2.GetTokenizerChunk.FromString(piece)
-        finally:
-            self.connection.cancel(call)
-        status = pieces.status
-        if pieces.is_too_long:
-            raise EngineError(
-                f"tokenizer archive exceeds {limit_bytes} bytes", engine_code=RESOURCE_EXHAUSTED
-            )
-        if status is not None and status.code in (NOT_FOUND, UNIMPLEMENTED):
-            raise NotFound(f"the worker has no tokenizer to give: {status.message}")
-        if status is not None and status.code:
-            raise status_error(status, "tokenizer")
+        """The tokenizer archive, piece by piece. Raises EngineError."""
+        options = self._options
+        pieces = stream(
+            self.connection,
+            _TOKENIZER,
+            b"",
+            timeout_s=options.tokenizer_timeout_s,
+            # Each piece carries a few bytes beside its data.
+            limit_bytes=options.tokenizer_archive_bytes + options.tokenizer_archive_bytes // 64 + 1024,
+        )
+        async for piece in pieces:
+            yield common_pb2.GetTokenizerChunk.FromString(piece)
 
     async def _ask(self, path: str, message: bytes = b"", timeout_s: float | None = None) -> bytes:
-        messages, status = await self.connection.ask(
-            path, message, timeout_s or self._options.health_timeout_s
-        )
-        if status.code:
-            raise status_error(status)
-        if len(messages) != 1:
-            raise EngineError(f"{path} was answered with {len(messages)} messages", engine_code=INTERNAL)
-        return messages[0]
+        return await ask(self.connection, path, message, timeout_s or self._options.health_timeout_s)
 
     async def _ask_if_known(self, path: str) -> bytes:
         """The answer, or an empty message from a server that does not know the method."""
@@ -146,27 +115,3 @@ class SglangClient:
             if error.engine_code == UNIMPLEMENTED:
                 return b""
             raise
-
-
-class _Pieces:
-    """A Receiver that hands messages to a coroutine, up to a total length."""
-
-    def __init__(self, limit_bytes: int) -> None:
-        self.queue: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self.status: Status | None = None
-        self.is_too_long = False
-        self._left = limit_bytes
-
-    def on_messages(self, messages: Sequence[bytes]) -> None:
-        if self.is_too_long:
-            return
-        for message in messages:
-            self._left -= len(message)
-            self.is_too_long = self._left < 0
-            self.queue.put_nowait(None if self.is_too_long else message)
-            if self.is_too_long:
-                return
-
-    def on_end(self, status: Status) -> None:
-        self.status = status
-        self.queue.put_nowait(None)

@@ -39,6 +39,9 @@ LAUNCHERS = [
     Launcher(
         "echo", lambda tokenizer_dir: EngineOptions((str(tokenizer_dir),), ("tiny",), step_seconds=0.002)
     ),
-    # One thread: two wait for each other by spinning where the environment does not tell OpenMP otherwise.
-    Launcher("local", lambda _: EngineOptions(dtype="fp32", threads=1), (pytest.mark.model,)),
+    # One thread: two wait for each other by spinning where the environment does not tell OpenMP otherwise. A short
+    # context, for one test fills it.
+    Launcher(
+        "local", lambda _: EngineOptions(dtype="fp32", threads=1, max_context=1024), (pytest.mark.model,)
+    ),
 ]

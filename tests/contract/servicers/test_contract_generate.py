@@ -50,8 +50,8 @@ async def test_no_new_tokens_end_at_once_with_length(worker):
 
 async def test_ignore_eos_goes_on_until_max_new_tokens(worker):
     async with worker.session() as session:
-        record = await session.run_one(worker.generate(max_new_tokens=64, ignore_eos=True))
-    assert len(record.tokens) == 64
+        record = await session.run_one(worker.generate(max_new_tokens=32, ignore_eos=True))
+    assert len(record.tokens) == 32
     assert record.finished.reason == LENGTH
 
 
@@ -72,7 +72,7 @@ async def test_no_stop_token_comes_before_min_new_tokens(worker):
         free = await session.run_one(worker.generate(max_new_tokens=12, ignore_eos=True))
         stop = free.tokens[2]
         record = await session.run_one(
-            worker.generate(max_new_tokens=40, min_new_tokens=10, stop_token_ids=[stop])
+            worker.generate(max_new_tokens=20, min_new_tokens=10, stop_token_ids=[stop])
         )
     assert len(record.tokens) >= 10
     assert stop not in record.tokens[:10]
@@ -104,7 +104,7 @@ async def test_choices_of_one_seed_differ(worker):
     async with worker.session() as session:
         records = await session.run(
             *(
-                worker.generate(max_new_tokens=40, temperature=1.5, seed=7, choice_index=n, ignore_eos=True)
+                worker.generate(max_new_tokens=24, temperature=1.5, seed=7, choice_index=n, ignore_eos=True)
                 for n in range(3)
             )
         )

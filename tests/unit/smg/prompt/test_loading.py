@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from functools import cache
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,15 @@ def load(directory: Path, tokenizer: Tokenizer, **options: Any) -> PromptBuilder
     return PromptBuilder.load(directory, **options)
 
 
+@cache
+def trained() -> str:
+    return FAMILIES["gpt2"]().to_str()
+
+
+def gpt2() -> Tokenizer:
+    return Tokenizer.from_str(trained())
+
+
 def user(content: str) -> list[dict[str, str]]:
     return [{"role": "user", "content": content}]
 
@@ -42,7 +52,7 @@ def gpt2_ids(directory: Path) -> Callable[[str], list[int]]:
 def test_a_tokenizer_whose_segments_depend_on_each_other_is_not_cut(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    tokenizer = FAMILIES["gpt2"]()
+    tokenizer = gpt2()
     # Counts between word boundaries only, which a cut cannot see.
     tokenizer.add_special_tokens([AddedToken("STOP", single_word=True, special=True)])
     with caplog.at_level(logging.INFO):
@@ -66,7 +76,7 @@ def test_a_tokenizer_whose_segments_depend_on_each_other_is_not_cut(
 def test_tokens_that_strip_white_space_are_cut_as_the_reference_does(
     tmp_path: Path, left: bool, right: bool
 ) -> None:
-    tokenizer = FAMILIES["gpt2"]()
+    tokenizer = gpt2()
     tokenizer.add_special_tokens([AddedToken("<end>", lstrip=left, rstrip=right, special=True)])
     builder = load(tmp_path, tokenizer)
     reference = gpt2_ids(tmp_path)
@@ -93,7 +103,7 @@ def test_a_fast_backend_that_is_not_exact_is_not_used(
     fake = SimpleNamespace(Tokenizer=SimpleNamespace(from_json=from_json), TokieError=OSError)
     monkeypatch.setitem(sys.modules, "tokie", fake)
     with caplog.at_level(logging.INFO):
-        builder = load(tmp_path, FAMILIES["gpt2"]())
+        builder = load(tmp_path, gpt2())
     assert says in caplog.text
     assert builder.tokenizer.encode("Hello") == pack_ids(gpt2_ids(tmp_path)("Hello"))
 
@@ -105,14 +115,14 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 def test_a_post_processor_that_does_more_than_add_ids_is_refused(tmp_path: Path) -> None:
-    tokenizer = FAMILIES["gpt2"]()
+    tokenizer = gpt2()
     tokenizer.post_processor = processors.TemplateProcessing(single="<s>", special_tokens=[("<s>", 1)])
     with pytest.raises(ValueError, match="post-processor"):
         load(tmp_path, tokenizer)
 
 
 def test_ids_before_and_after_a_text_are_added(tmp_path: Path) -> None:
-    tokenizer = FAMILIES["gpt2"]()
+    tokenizer = gpt2()
     start, end = (tokenizer.token_to_id(token) for token in ("<s>", "</s>"))
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", special_tokens=[("<s>", start), ("</s>", end)]
@@ -130,7 +140,7 @@ def test_a_model_that_could_build_a_control_token_from_its_spelling_does_not(tmp
 
 
 def test_an_added_token_that_is_content_keeps_its_id_wherever_it_is_spelled(tmp_path: Path) -> None:
-    tokenizer = FAMILIES["gpt2"]()
+    tokenizer = gpt2()
     tokenizer.add_tokens([AddedToken("<table>", normalized=False), AddedToken("        ", normalized=False)])
     builder = load(tmp_path, tokenizer)
     text = "a <table>\n        b"

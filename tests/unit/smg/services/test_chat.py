@@ -148,8 +148,8 @@ async def _swallow(call):
 
 
 async def test_a_client_that_does_not_read_is_aborted_at_the_bound():
-    script = Endless("x" * 1000)
-    async with router(script=script, slow_reader_bytes=8192) as gateway:
+    script = Endless("x" * 4000)
+    async with router(script=script, slow_reader_bytes=1 << 20) as gateway:
         call = gateway.chats.StreamChatCompletion(STREAM)
         await script.ended.wait()
         received, code = 0, None

@@ -65,12 +65,15 @@ async def test_a_watcher_hears_of_every_change_and_of_the_end():
 
 async def test_what_is_no_change_is_not_told():
     async with router() as gateway:
-        watch = health_pb2_grpc.HealthStub(gateway.channel).Watch(asking(""))
+        health = health_pb2_grpc.HealthStub(gateway.channel)
+        watch = health.Watch(asking(""))
         assert (await watch.read()).status == SERVING
         following = asyncio.create_task(gateway.server.follow(gateway.registry))
         [worker] = gateway.opened.values()
-        worker.set_up(True)
-        worker.set_up(True)
+        for _ in range(3):
+            worker.set_up(True)
+            # A round trip, in which a watcher would hear of it.
+            await health.Check(asking(""))
         worker.set_up(False)
         assert (await watch.read()).status == NOT_SERVING
         watch.cancel()

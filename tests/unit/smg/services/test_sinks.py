@@ -20,8 +20,8 @@ def head(usage=COUNTS):
 def push_two_choices(sink):
     """Two choices whose text comes interleaved; the second ends first."""
     sink.open(head())
-    sink.text(0, "Hel", ())
     sink.text(1, "Good", ())
+    sink.text(0, "Hel", ())
     sink.text(0, "lo", ())
     sink.text(1, "bye", ())
     sink.finish(1, ChoiceFinish("stop", 2))

@@ -1,0 +1,13 @@
+"""The errors that a worker makes of what happens on its connection."""
+
+from __future__ import annotations
+
+from smg.errors import DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, UNAVAILABLE, EngineError
+
+# Codes after which another worker, or the same one later, may succeed.
+RETRYABLE_CODES = frozenset((UNAVAILABLE, RESOURCE_EXHAUSTED, DEADLINE_EXCEEDED))
+
+
+def lost_error(url: str, why: str) -> EngineError:
+    """The error of every sequence that a lost worker leaves behind."""
+    return EngineError(f"worker {url} was lost: {why}", engine_code=UNAVAILABLE, can_retry=True)
