@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Never, Protocol
 from gateway.errors import error_answer
 from gateway.reply import AsgiReply, watch_disconnect
 from gateway.request import HttpRequest, header_map, request_context
-from smg.errors import BodyTooLarge, InternalError, MethodNotAllowed, SmgError
+from smg.errors import BodyTooLarge, InternalError, MethodNotAllowed, SmgError, WorkerUnavailable
 
 if TYPE_CHECKING:
     from gateway.reply import Receive, Send
@@ -137,6 +137,12 @@ class _Exchange:
             await self._handle()
         except SmgError as error:
             return self._fail(error)
+        except asyncio.CancelledError:
+            if self._is_gone or self._task is None or self._task.cancelling():
+                raise
+            # Something that was waited for was cancelled, not this request: it must be answered all the same.
+            logger.exception("request %s waited for something that was cancelled", self._context.request_id)
+            return self._fail(WorkerUnavailable("what the request waited for was stopped; try again"))
         except Exception:
             logger.exception("request %s failed", self._context.request_id)
             return self._fail(InternalError(f"internal error; request id {self._context.request_id}"))

@@ -8,7 +8,6 @@ message names the field, and gRPC callers find it in ApiError.param.
 
 from __future__ import annotations
 
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from smg.errors import SmgError
 
 JSON: Header = (b"content-type", b"application/json")
-_VALIDATION_CODES = {"400", "json_parse_error"}
 
 
 def error_answer(error: SmgError) -> tuple[int, list[Header], bytes]:
@@ -31,22 +29,15 @@ def error_answer(error: SmgError) -> tuple[int, list[Header], bytes]:
     headers: list[Header] = [JSON]
     if error.retry_after_s is not None:
         headers.append((b"retry-after", str(error.retry_after_s).encode()))
-    if isinstance(error, InvalidRequest) and error.code in _VALIDATION_CODES:
+    if isinstance(error, InvalidRequest) and error.is_validation:
         code: int | str = 400 if error.code == "400" else error.code
-        body: dict[str, Any] = {"message": error.message, "type": "invalid_request_error", "code": code}
+        body: dict[str, Any] = {"message": error.message, "type": error.type, "code": code}
     else:
         headers.append((b"x-smg-error-code", error.code.encode()))
-        body = {"type": _reason(status), "code": error.code, "message": error.message, "param": None}
+        body = {"type": error.type, "code": error.code, "message": error.message, "param": None}
     return status, headers, orjson.dumps({"error": body})
 
 
 def stream_error(error: SmgError) -> bytes:
     """The data of the event that ends a stream which had already begun."""
     return orjson.dumps({"error": {"message": error.message, "type": "internal_error"}})
-
-
-def _reason(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return "Client Closed Request" if status == 499 else "Error"

@@ -9,18 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
-from smg.errors import SmgError
+from gateway.one_write import OneWriteProtocol
+from smg.errors import PortTaken
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
 BACKLOG = 2048
-
-
-class PortTaken(SmgError):
-    """The address cannot be listened on."""
-
-    default_code = "port_taken"
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -61,7 +56,7 @@ class HttpListener:
         """Args: idle_connection_s is how long a connection without a request is kept."""
         config = uvicorn.Config(
             app,
-            http="httptools",
+            http=OneWriteProtocol,
             ws="none",
             lifespan="off",
             interface="asgi3",

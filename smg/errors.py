@@ -14,6 +14,7 @@
     ├── Overloaded              429  over a limit                          RESOURCE_EXHAUSTED
     ├── ClientGone              499  the caller left                       CANCELLED
     ├── InternalError           500  our fault                             INTERNAL
+    │   └── PortTaken                an address cannot be listened on; told at start, never to a caller
     ├── Unsupported             501  not served here                       UNIMPLEMENTED
     ├── WorkerUnavailable       503  no worker can take it now             UNAVAILABLE
     ├── DeadlineExceeded        504  took too long                         DEADLINE_EXCEEDED
@@ -25,6 +26,7 @@ the class attributes below, and nothing else does.
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import ClassVar
 
 # google.rpc.Code numbers: this module stays free of grpc so that every layer may import it.
@@ -48,6 +50,9 @@ HTTP_STATUS: dict[int, int] = {
     UNAVAILABLE: 503,
     UNAUTHENTICATED: 401,
 }
+
+
+VALIDATION_CODES = frozenset(("400", "json_parse_error"))
 
 
 class SmgError(Exception):
@@ -89,6 +94,14 @@ class SmgError(Exception):
         """google.rpc.Code of this very error."""
         return self.grpc_code
 
+    @property
+    def type(self) -> str:
+        """The word that clients read as error.type: the reason phrase of the HTTP status."""
+        try:
+            return HTTPStatus(self.status).phrase
+        except ValueError:
+            return "Client Closed Request" if self.status == ClientGone.http_status else "Error"
+
 
 class InvalidRequest(SmgError):
     """A range or cross-field rule is broken. Its code is the number 400, as the OpenAI-compatible API has it."""
@@ -96,6 +109,16 @@ class InvalidRequest(SmgError):
     http_status = 400
     grpc_code = INVALID_ARGUMENT
     default_code = "400"
+
+    @property
+    def is_validation(self) -> bool:
+        """A fault of shape or range, which the API tells in a form of its own."""
+        return self.code in VALIDATION_CODES
+
+    @property
+    def type(self) -> str:
+        """As for every error, but for faults of shape and range."""
+        return "invalid_request_error" if self.is_validation else super().type
 
 
 class MalformedRequest(InvalidRequest):
@@ -183,6 +206,12 @@ class ClientGone(SmgError):
 
 class InternalError(SmgError):
     """A fault of the gateway; the code names the step."""
+
+
+class PortTaken(InternalError):
+    """An address cannot be listened on. Ends the start of the router; no caller ever sees it."""
+
+    default_code = "port_taken"
 
 
 class Unsupported(SmgError):

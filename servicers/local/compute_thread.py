@@ -121,4 +121,6 @@ def _step(stepper: Stepper) -> Events:
     except Exception:
         # A step confines its faults; this is one outside of every job, so all of them are suspect.
         logger.exception("a step could not be told; all work is lost")
-        return stepper.lose_everything(RefusalError("the engine failed in a step", code=INTERNAL, is_retryable=True))
+        return stepper.lose_everything(
+            RefusalError("the engine failed in a step", code=INTERNAL, is_retryable=True)
+        )

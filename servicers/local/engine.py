@@ -56,8 +56,8 @@ class LocalEngine(Engine):
         self._thread = ComputeThread(self._make_stepper, self._deliver, asyncio.get_running_loop())
         try:
             await self._thread.start()
-        except ValueError as error:
-            # A model file that cannot be served, or a setting that makes no sense.
+        except (ValueError, OSError, MemoryError) as error:
+            # A model file that cannot be read or served, or more slots than there is memory for.
             raise CannotStart(str(error)) from error
         self._ready.description.engine_version = _version()
 

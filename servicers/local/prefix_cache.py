@@ -95,7 +95,8 @@ class PrefixCache:
             self._is_free[target] = False
             self._lengths[target] = cached
             self._ids[target, :cached] = prompt[:cached]
-            self._touch(source)
+            if cached:
+                self._touch(source)
             self._touch(target)
         # Only this thread writes slots, so the source's tokens stay in memory even if flush() forgets them now.
         if source != target and cached:

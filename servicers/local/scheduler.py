@@ -11,7 +11,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from servicers.local.refusal import RESOURCE_EXHAUSTED, RefusalError
-from servicers.local.sequence import NO_SLOT, GenerateJob, Job, ScoreJob
+from servicers.local.sequence import NO_SLOT, EmbedJob, GenerateJob, Job, ScoreJob
 
 if TYPE_CHECKING:
     import numpy as np
@@ -73,8 +73,8 @@ class Scheduler:
         return sum(self._waiting.values())
 
     def running_jobs(self) -> list[Job]:
-        """Every job with a slot."""
-        return [*self.prefilling, *self.decoding, *self.scoring]
+        """Every job that waits no more, also one that is between two queues when something goes wrong."""
+        return [job for job in self._jobs.values() if job not in self._waiting]
 
     def jobs_of(self, session: EventSink) -> list[Job]:
         """Every job of a session that has not ended."""
@@ -168,6 +168,8 @@ class Scheduler:
     def _is_computed_elsewhere(self, job: Job) -> bool:
         """Whether a prompt that is being computed will soon hold more of this one than any slot does."""
         for other in self.prefilling:
+            if isinstance(other, EmbedJob):
+                continue  # its tokens are not kept
             shared = _common(job.ids[: job.wanted_from], other.ids)
             if shared < SHARED_TOKENS or shared <= other.computed:
                 continue

@@ -123,7 +123,14 @@ class ModelCatalog:
             task = asyncio.create_task(self._load_builder(model_id))
             self._loading[fingerprint] = task
             task.add_done_callback(lambda _: self._loading.pop(fingerprint, None))
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            asking = asyncio.current_task()
+            if task.cancelled() and asking is not None and not asking.cancelling():
+                # The load was cut, not the caller: the connection that it came over was closed.
+                raise WorkerUnavailable(f"the tokenizer of {model_id} is not here yet") from None
+            raise
 
     async def _load_builder(self, model_id: str) -> PromptBuilder:
         directory = await self._tokenizers.directory(model_id)

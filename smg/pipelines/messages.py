@@ -27,7 +27,7 @@ def template_messages(messages: Iterable[message_pb2.ChatMessage]) -> list[dict[
 
 def template_tools(tools: Iterable[message_pb2.Tool]) -> list[dict[str, Any]] | None:
     """The tools as the client sent them, or built from their fields; None when there are none."""
-    return [_tool(tool) for tool in tools] or None
+    return [_tool(index, tool) for index, tool in enumerate(tools)] or None
 
 
 def template_variables(kwargs_json: str) -> dict[str, Any]:
@@ -36,16 +36,28 @@ def template_variables(kwargs_json: str) -> dict[str, Any]:
     Raises:
         InvalidRequest: not a JSON object.
     """
-    if not kwargs_json:
-        return {}
+    return parse_object(kwargs_json, "chat_template_kwargs") if kwargs_json else {}
+
+
+def parse_json(text: str, name: str, code: str | None = None) -> Any:
+    """Read JSON that travels as text in a message.
+
+    Raises:
+        InvalidRequest: not JSON, or nested deeper than can be read; `name` says where it stood.
+    """
     try:
-        value = json.loads(kwargs_json)
+        return json.loads(text)
     except ValueError as error:
-        raise InvalidRequest(
-            f"chat_template_kwargs is not JSON: {error}", param="chat_template_kwargs"
-        ) from error
+        raise InvalidRequest(f"{name} is not JSON: {error}", code=code, param=name) from error
+    except RecursionError:
+        raise InvalidRequest(f"{name} is nested too deep to be read", code=code, param=name) from None
+
+
+def parse_object(text: str, name: str) -> dict[str, Any]:
+    """Read a JSON object that travels as text. Raises as parse_json, and for anything but an object."""
+    value = parse_json(text, name)
     if not isinstance(value, dict):
-        raise InvalidRequest("chat_template_kwargs is not a JSON object", param="chat_template_kwargs")
+        raise InvalidRequest(f"{name} is not a JSON object", param=name)
     return cast("dict[str, Any]", value)
 
 
@@ -93,15 +105,8 @@ def _joined(index: int, parts: message_pb2.ContentParts) -> str:
 
 
 def _call(index: int, number: int, call: message_pb2.ToolCall) -> dict[str, Any]:
-    arguments: Any = {}
-    if call.arguments:
-        try:
-            arguments = json.loads(call.arguments)
-        except ValueError as error:
-            name = f"messages[{index}].tool_calls[{number}].function.arguments"
-            raise InvalidRequest(
-                f"{name} is not JSON: {error}", code="process_messages_failed", param=name
-            ) from error
+    name = f"messages[{index}].tool_calls[{number}].function.arguments"
+    arguments: Any = parse_json(call.arguments, name, code="process_messages_failed") if call.arguments else {}
     return {
         "id": call.id,
         "type": call.type or "function",
@@ -109,19 +114,14 @@ def _call(index: int, number: int, call: message_pb2.ToolCall) -> dict[str, Any]
     }
 
 
-def _tool(tool: message_pb2.Tool) -> dict[str, Any]:
+def _tool(index: int, tool: message_pb2.Tool) -> dict[str, Any]:
     if tool.source_json:
-        return json.loads(tool.source_json)
+        return parse_object(tool.source_json, f"tools[{index}]")
     function: dict[str, Any] = {"name": tool.name}
     if tool.HasField("description"):
         function["description"] = tool.description
     if tool.parameters_json:
-        try:
-            function["parameters"] = json.loads(tool.parameters_json)
-        except ValueError as error:
-            raise InvalidRequest(
-                f"parameters of the tool {tool.name!r} are not JSON: {error}", param="tools"
-            ) from error
+        function["parameters"] = parse_json(tool.parameters_json, f"tools[{index}].function.parameters")
     if tool.HasField("strict"):
         function["strict"] = tool.strict
     return {"type": tool.type or "function", "function": function}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from grpc_reflection.v1alpha import reflection
 
-from smg.errors import InternalError
+from smg.errors import PortTaken
 from smg.services.admin import AdminService
 from smg.services.call import REQUEST_ID
 from smg.services.chat import ChatService, StreamLimits
@@ -87,7 +87,7 @@ class GrpcServer:
         """Listen and serve. Returns the port; port 0 takes a free one.
 
         Raises:
-            InternalError: the address cannot be listened on.
+            PortTaken: the address cannot be listened on.
         """
         server = build_grpc_server(self._parts, self._health)
         bound_port = _bind(server, host, port)
@@ -134,11 +134,9 @@ def _bind(server: grpc.aio.Server, host: str, port: int) -> int:
     try:
         bound_port = server.add_insecure_port(address)
     except RuntimeError as error:
-        raise InternalError(
-            f"cannot listen on {address} for gRPC: {_why_not(host, port) or error}", code="port_taken"
-        ) from error
+        raise PortTaken(f"cannot listen on {address} for gRPC: {_why_not(host, port) or error}") from error
     if not bound_port:
-        raise InternalError(f"cannot listen on {address} for gRPC: {_why_not(host, port)}", code="port_taken")
+        raise PortTaken(f"cannot listen on {address} for gRPC: {_why_not(host, port)}")
     return bound_port
 
 

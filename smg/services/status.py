@@ -6,14 +6,13 @@ message travels twice (percent-encoded and in the detail), so a long one is cut.
 
 from __future__ import annotations
 
-from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import grpc
 from google.rpc import status_pb2
 from grpc_status import rpc_status
 
-from smg.errors import UNKNOWN, InvalidRequest
+from smg.errors import UNKNOWN
 from smg_proto.errors.v1 import errors_pb2
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ MAX_MESSAGE_BYTES = 1500
 MAX_PARAM_BYTES = 200
 CUT = "…"
 
-_VALIDATION_CODES = {"400", "json_parse_error"}
 _CODES: dict[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}
 
 
@@ -45,23 +43,13 @@ def api_error(error: SmgError) -> errors_pb2.ApiError:
     """The detail of an error."""
     detail = errors_pb2.ApiError(
         code=error.code,
-        type=_error_type(error),
+        type=error.type,
         param=_cut(error.param or "", MAX_PARAM_BYTES),
         http_status=error.status,
     )
     if error.retry_after_s is not None:
         detail.retry_after_s = error.retry_after_s
     return detail
-
-
-def _error_type(error: SmgError) -> str:
-    """The word that error.type has over HTTP."""
-    if isinstance(error, InvalidRequest) and error.code in _VALIDATION_CODES:
-        return "invalid_request_error"
-    try:
-        return HTTPStatus(error.status).phrase
-    except ValueError:
-        return "Client Closed Request"
 
 
 def _cut(text: str, most_bytes: int) -> str:

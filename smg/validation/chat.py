@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from smg.validation.rules import CHAT, CHAT_SAMPLING, raise_faults, range_faults, set_fields
@@ -90,6 +91,8 @@ def _tool_faults(request: chat_pb2.ChatRequest) -> list[Fault]:
         return faults
     choice = request.tool_choice
     modes = options_pb2.ToolChoice
+    if choice.mode not in modes.Mode.values():
+        faults.append(("tool_choice.mode", f"tool_choice.mode is {choice.mode}; no such value"))
     if choice.mode in (modes.MODE_REQUIRED, modes.MODE_FUNCTION) or choice.is_allowed_tools:
         if not names:
             faults.append(("tool_choice", "tool_choice asks for a call, and tools is empty"))
@@ -104,12 +107,25 @@ def _tool_faults(request: chat_pb2.ChatRequest) -> list[Fault]:
 def _format_faults(answer: options_pb2.ResponseFormat, sampling: Mapping[str, Any]) -> list[Fault]:
     types = options_pb2.ResponseFormat
     faults: list[Fault] = []
-    if answer.type == types.TYPE_JSON_SCHEMA and not answer.name:
-        faults.append(("response_format.json_schema.name", "response_format.json_schema.name is empty"))
+    if answer.type not in types.Type.values():
+        faults.append(("response_format.type", f"response_format.type is {answer.type}; no such value"))
+    if answer.type == types.TYPE_JSON_SCHEMA:
+        if not answer.name:
+            faults.append(("response_format.json_schema.name", "response_format.json_schema.name is empty"))
+        if not _is_json_object(answer.schema_json):
+            name = "response_format.json_schema.schema"
+            faults.append((name, f"{name} is not a JSON object"))
     constraint = next((name for name in ("regex", "ebnf") if name in sampling), None)
     if constraint and answer.type in (types.TYPE_JSON_SCHEMA, types.TYPE_JSON_OBJECT):
         faults.append((constraint, f"{constraint} is set together with a JSON response_format; set only one"))
     return faults
+
+
+def _is_json_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _thinking_faults(thinking: options_pb2.Thinking) -> list[Fault]:

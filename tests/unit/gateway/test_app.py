@@ -242,3 +242,15 @@ async def test_a_client_that_leaves_in_the_middle_of_its_body_reaches_no_handler
     }
     await gateway([("never", never, "open")], counts=counts)(scope, receive, send)
     assert counts.responses == [("never", 499)]
+
+
+async def test_a_request_whose_wait_was_cancelled_by_others_is_answered(caplog):
+    async def waiting(request, reply):
+        future = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(future.cancel)
+        await future
+
+    async with client(gateway([("waiting", waiting, "open")])) as http:
+        answer = await http.post("/waiting")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "no_available_workers")
+    assert "cancelled" in caplog.text

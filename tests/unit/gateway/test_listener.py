@@ -6,7 +6,8 @@ import socket
 import httpx
 import pytest
 
-from gateway.listener import HttpListener, PortTaken, bind
+from gateway.listener import HttpListener, bind
+from smg.errors import PortTaken
 
 
 def test_a_taken_port_is_told_with_its_address():

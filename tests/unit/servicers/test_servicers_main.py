@@ -76,10 +76,10 @@ async def test_a_second_signal_cuts_the_drain_short(tokenizer_dir):
 async def test_a_busy_port_ends_it_with_a_clear_line(tokenizer_dir):
     async with worker("--model-path", str(tokenizer_dir)) as (_, words):
         port = words[1].rpartition(":")[2]
-        second = await start("--engine", "echo", "--model-path", str(tokenizer_dir), "--port", port)
-        out, errors = await second.communicate()
-    assert second.returncode == 1
-    assert out == b""
+        async with worker("--model-path", str(tokenizer_dir), "--port", port) as (second, said):
+            errors = await second.stderr.read()
+            assert await second.wait() == 1
+    assert said == []
     assert f"smg worker: cannot listen on 127.0.0.1:{port}: Address already in use" in errors.decode()
 
 

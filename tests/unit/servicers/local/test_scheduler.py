@@ -7,7 +7,7 @@ from servicers.local.prefix_cache import PrefixCache
 from servicers.local.refusal import RefusalError
 from servicers.local.sampling import Choice
 from servicers.local.scheduler import MIN_CHUNK_TOKENS, Scheduler
-from servicers.local.sequence import NO_SLOT, GenerateJob, ScoreJob
+from servicers.local.sequence import NO_SLOT, EmbedJob, GenerateJob, ScoreJob
 
 SESSION = object()
 
@@ -38,6 +38,12 @@ def job(number: int, ids, **fields) -> GenerateJob:
 def score(number: int, ids) -> ScoreJob:
     ids = np.array(ids, dtype=np.int64)
     return ScoreJob(session=SESSION, number=number, ids=ids, wanted_from=len(ids), suffixes=[])
+
+
+def embed(number: int, ids) -> EmbedJob:
+    return EmbedJob(
+        session=SESSION, number=number, ids=np.array(ids, dtype=np.int64), wanted_from=0, dimensions=8
+    )
 
 
 @pytest.fixture
@@ -167,3 +173,21 @@ def test_the_work_of_one_session_is_found_by_it():
     scheduler.remove(mine)
     assert scheduler.find(SESSION, 1) is None
     assert scheduler.all_jobs() == [other]
+
+
+def test_an_input_to_embed_is_nobodys_prefix_to_wait_for(scheduler):
+    scheduler.add(embed(1, unlike(1, 200)))
+    scheduler.add(job(2, unlike(1, 200)))
+    scheduler.admit()
+    assert scheduler.running == 2
+
+
+def test_a_job_between_two_queues_still_counts_as_running_work(scheduler, cache):
+    scheduler.add(embed(1, unlike(1, 20)))
+    scheduler.admit()
+    compute(scheduler, cache)
+    (left,) = scheduler.running_jobs()
+    scheduler.remove(left, keep=False)
+    assert scheduler.running_jobs() == []
+    assert cache.used_tokens() == 0
+    assert left.slot == NO_SLOT

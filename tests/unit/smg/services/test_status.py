@@ -26,6 +26,7 @@ TREE = [
     (errors.Overloaded, "RESOURCE_EXHAUSTED", 429, "Too Many Requests"),
     (errors.ClientGone, "CANCELLED", 499, "Client Closed Request"),
     (errors.InternalError, "INTERNAL", 500, "Internal Server Error"),
+    (errors.PortTaken, "INTERNAL", 500, "Internal Server Error"),
     (errors.Unsupported, "UNIMPLEMENTED", 501, "Not Implemented"),
     (errors.WorkerUnavailable, "UNAVAILABLE", 503, "Service Unavailable"),
     (errors.DeadlineExceeded, "DEADLINE_EXCEEDED", 504, "Gateway Timeout"),
