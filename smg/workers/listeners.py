@@ -6,6 +6,7 @@ become lists once, look-ups are bound outside the loop, and no message field is 
 
 from __future__ import annotations
 
+import itertools
 import logging
 import sys
 from array import array
@@ -70,12 +71,12 @@ class Listeners:
             self._dispatch_steps(event)
         else:
             get = self._generate.get
-            # A list of Python ints costs less than the containers' own iteration.
-            for sequence, token in zip(list(event.sequence), list(event.token), strict=True):
+            # Lists of Python ints cost less than the containers' own iteration; zip makes the tuples.
+            for sequence, ids in zip(list(event.sequence), zip(list(event.token)), strict=True):
                 listener = get(sequence)
                 if listener is not None:
                     try:
-                        listener.on_step((token,), (), None)
+                        listener.on_step(ids, (), None)
                     except Exception as error:  # noqa: BLE001 - one listener must not harm the others
                         self._broke(sequence, error)
         if event.failed:
@@ -108,45 +109,37 @@ class Listeners:
         """The columns of an event in which something ends, or somebody asked for log-probabilities."""
         finished = {entry.sequence: entry for entry in event.finished}
         logprobs = {entry.sequence: entry.tokens for entry in event.logprobs}
-        get, end = self._generate.get, finished.pop
-        tokens: list[int] = list(event.token)
-        position = 0
-        for sequence, count in _column_entries(event):
-            after = position + count
+        get = self._generate.get
+        for sequence, ids in zip(list(event.sequence), _pieces(event), strict=True):
             listener = get(sequence)
-            ending = end(sequence, None) if finished else None
-            if listener is not None:
-                self._step(
-                    sequence,
-                    listener,
-                    tokens[position:after],
-                    logprobs.get(sequence, ()) if logprobs else (),
-                    ending,
-                )
-            position = after
+            if listener is None:
+                finished.pop(sequence, None)
+            elif sequence in finished:
+                self._end(sequence, listener, ids, logprobs.get(sequence, ()), finished.pop(sequence))
+            else:
+                try:
+                    listener.on_step(ids, logprobs.get(sequence, ()) if logprobs else (), None)
+                except Exception as error:  # noqa: BLE001 - one listener must not harm the others
+                    self._broke(sequence, error)
         for sequence, ending in finished.items():
             listener = get(sequence)
             if listener is not None:
                 ids = ids_from_bytes(ending.token_ids) if ending.token_ids else ()
-                self._step(sequence, listener, ids, ending.logprobs, ending)
+                self._end(sequence, listener, ids, ending.logprobs, ending)
 
-    def _step(
+    def _end(
         self,
         sequence: int,
         listener: GenerateListener,
         ids: Sequence[int],
         logprobs: Sequence[work_pb2.TokenLogprobs],
-        ending: work_pb2.Finished | None,
+        ending: work_pb2.Finished,
     ) -> None:
-        if ending is not None:
-            del self._generate[sequence]
+        del self._generate[sequence]
         try:
             listener.on_step(ids, logprobs, ending)
         except Exception as error:  # noqa: BLE001 - one listener must not harm the others
-            if ending is None:
-                self._broke(sequence, error)
-            else:
-                _complain(sequence, listener, error)
+            _complain(sequence, listener, error)
 
     def _dispatch_failed(self, failed: Iterable[work_pb2.Failed]) -> None:
         for entry in failed:
@@ -180,11 +173,19 @@ def _complain(sequence: int, listener: GenerateListener | ResultListener | None,
         _tell_failure(sequence, listener, InternalError(f"the answer could not be written: {error}"))
 
 
-def _column_entries(event: engine_pb2.SessionEvent) -> Iterable[tuple[int, int]]:
-    """Sequence and number of new tokens of each entry."""
-    sequences: list[int] = list(event.sequence)
-    counts: list[int] = list(event.count) or [1] * len(sequences)
-    return zip(sequences, counts, strict=True)
+def _pieces(event: engine_pb2.SessionEvent) -> Iterable[Sequence[int]]:
+    """The new tokens of each entry.
+
+    Raises:
+        ValueError: there are more or fewer tokens than the counts say.
+    """
+    tokens: list[int] = list(event.token)
+    if not event.count:
+        return zip(tokens)
+    ends = list(itertools.accumulate(event.count))
+    if ends[-1] != len(tokens):
+        raise ValueError(f"{len(tokens)} tokens, {ends[-1]} by their counts")
+    return [tokens[begin:end] for begin, end in itertools.pairwise([0, *ends])]
 
 
 def _tell_failure(sequence: int, listener: GenerateListener | ResultListener, error: SmgError) -> None:

@@ -175,12 +175,20 @@ def test_a_listener_that_aborts_itself_and_raises_is_not_called_again():
 
 
 @pytest.mark.parametrize(
-    "event", [{"sequence": [1, 2], "token": [1]}, {"sequence": [1], "token": [1], "count": [1, 1]}]
+    "columns",
+    [
+        {"sequence": [1, 2], "token": [1]},
+        {"sequence": [1], "token": [1, 2]},
+        {"sequence": [1], "token": [1, 2], "count": [1, 1]},
+        {"sequence": [1, 2], "token": [1, 2, 3], "count": [1, 1]},
+        {"sequence": [1, 2], "token": [1], "count": [1, 1]},
+    ],
+    ids=range(5),
 )
-def test_columns_of_different_length_are_a_fault_of_the_engine(event):
+def test_columns_that_do_not_match_are_a_fault_of_the_engine(columns):
     listeners, _, _ = listening(1, 2)
-    with pytest.raises(ValueError, match="zip"):
-        listeners.dispatch(engine_pb2.SessionEvent(**event))
+    with pytest.raises(ValueError, match=r"zip|by their counts"):
+        listeners.dispatch(engine_pb2.SessionEvent(**columns))
 
 
 def test_ids_are_unsigned_and_little_endian():

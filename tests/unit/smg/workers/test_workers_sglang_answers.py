@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 from smg_grpc_proto.generated import sglang_scheduler_pb2 as pb
 
 from smg.errors import INTERNAL, UNAVAILABLE
 from smg.workers.http2.headers import Status
-from smg.workers.sglang.answers import Progress, SequenceReceiver, output_rows, prompt_rows
+from smg.workers.sglang.answers import Progress, SequenceReceiver, output_rows, plain_ids, prompt_rows
 from smg_proto.engine.v1 import work_pb2
 from tests.unit.smg.workers.recorder import Recorder
 
@@ -257,3 +258,58 @@ def test_how_tokens_are_cut_into_chunks_and_reads_does_not_matter(tokens, sizes,
     assert answer.heard.ids == tokens
     assert answer.finished.completion_tokens == len(tokens)
     assert answer.progress.steps == step
+
+
+@given(
+    request_id=st.text(max_size=80),
+    tokens=st.lists(st.integers(0, 2**32 - 1), max_size=30),
+    counts=st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1)),
+)
+def test_ids_read_from_the_bytes_are_those_of_the_message(request_id, tokens, counts):
+    message = pb.GenerateResponse(request_id=request_id)
+    message.chunk.token_ids.extend(tokens)
+    message.chunk.prompt_tokens, message.chunk.completion_tokens, message.chunk.index = counts
+    assert plain_ids(message.SerializeToString()) in (None, tokens)
+
+
+def test_usual_chunks_are_read_from_their_bytes():
+    message = pb.GenerateResponse(request_id="chatcmpl-" + "0" * 24)
+    message.chunk.MergeFrom(
+        pb.GenerateStreamChunk(token_ids=[151_935, 0, 7], prompt_tokens=900, completion_tokens=3)
+    )
+    assert plain_ids(message.SerializeToString()) == [151_935, 0, 7]
+
+
+@given(st.binary(max_size=60))
+def test_bytes_that_are_no_chunk_never_raise(data):
+    plain_ids(data)
+
+
+@given(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=5), st.data())
+def test_a_chunk_that_was_changed_is_read_as_protobuf_reads_it_or_not_at_all(tokens, data):
+    message = bytearray(
+        pb.GenerateResponse(
+            request_id="r", chunk=pb.GenerateStreamChunk(token_ids=tokens)
+        ).SerializeToString()
+    )
+    message[data.draw(st.integers(0, len(message) - 1))] = data.draw(st.integers(0, 255))
+    found = plain_ids(bytes(message))
+    if found is None:
+        return
+    try:
+        parsed = pb.GenerateResponse.FromString(bytes(message))
+    except DecodeError:
+        return
+    assert found == list(parsed.chunk.token_ids)
+
+
+def test_the_final_message_is_no_chunk():
+    assert plain_ids(complete(1, 2).SerializeToString()) is None
+    assert (
+        plain_ids(
+            pb.GenerateResponse(
+                request_id="r", complete=pb.GenerateComplete(output_ids=[1])
+            ).SerializeToString()
+        )
+        is None
+    )
