@@ -150,3 +150,18 @@ async def test_a_prompt_of_300000_ids_arrives_whole(worker, double):
         else memoryview(request.prompt_ids).cast("I")
     )
     assert list(received) == prompt
+
+
+async def test_a_thousand_sequences_leave_nothing_behind(worker, double):
+    await generate(worker, [NORMAL, 1])
+    tasks = len(asyncio.all_tasks())
+    for index in range(1000):
+        await generate(worker, [NORMAL, index], max_new=1, request_id="one and the same")
+    await double.changes.until(lambda: not double.running)
+    assert worker.inflight_requests == 0
+    assert len(asyncio.all_tasks()) <= tasks + 1  # the double's last handler may not be over
+    if worker.protocol == "sglang_grpc":
+        connection = worker._client.connection
+        assert len(connection._streams) <= 1
+        assert worker._names._used == set()
+        assert worker._running == {}
