@@ -106,7 +106,9 @@ def _joined(index: int, parts: message_pb2.ContentParts) -> str:
 
 def _call(index: int, number: int, call: message_pb2.ToolCall) -> dict[str, Any]:
     name = f"messages[{index}].tool_calls[{number}].function.arguments"
-    arguments: Any = parse_json(call.arguments, name, code="process_messages_failed") if call.arguments else {}
+    arguments: Any = (
+        parse_json(call.arguments, name, code="process_messages_failed") if call.arguments else {}
+    )
     return {
         "id": call.id,
         "type": call.type or "function",
