@@ -17,6 +17,8 @@ from grpc_tools import protoc
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "proto"
+# The plugins are installed beside the interpreter; the caller's PATH need not have them.
+BINARIES = Path(sys.executable).parent
 TARGET = SOURCE / "smg_proto"
 IMPORT = re.compile(r"^(from|import) smg\.", re.MULTILINE)
 INIT = '"""Generated from the .proto files by `make proto`; not to be edited."""\n'
@@ -46,6 +48,10 @@ def generate(target: Path) -> None:
                 f"-I{google_include()}",
                 f"--python_out={scratch}",
                 f"--grpc_python_out={scratch}",
+                *(
+                    f"--plugin={name}={BINARIES / name}"
+                    for name in ("protoc-gen-mypy", "protoc-gen-mypy_grpc")
+                ),
                 f"--mypy_out=quiet:{scratch}",
                 f"--mypy_grpc_out=quiet:{scratch}",
                 *sources,
