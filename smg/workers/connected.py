@@ -47,6 +47,8 @@ class ConnectedWorker(Worker):
         self._options = options
         self._is_open = False
         self._why_closed = "not connected yet"
+        # Set when the server has said that it will close the connection: running work may end on it.
+        self._why_leaving = ""
         self._description: card_pb2.DescribeResponse | None = None
         self._load = card_pb2.Load()
         self._health, self._wedge = self._fresh_watches()
@@ -54,8 +56,9 @@ class ConnectedWorker(Worker):
 
     @property
     def is_ready(self) -> bool:
-        """Connection open, health good, steps being made."""
-        return self._is_open and self._health.is_healthy and not self._wedge.is_wedged
+        """Connection open and to stay, health good, steps being made."""
+        is_fit = self._health.is_healthy and not self._wedge.is_wedged
+        return self._is_open and is_fit and not self._why_leaving
 
     @property
     def is_connected(self) -> bool:
@@ -67,6 +70,8 @@ class ConnectedWorker(Worker):
         """The first thing that is wrong."""
         if not self._is_open:
             return self._why_closed
+        if self._why_leaving:
+            return self._why_leaving
         if self._wedge.is_wedged:
             return f"no step for {self._options.wedge_s:g} s while sequences ran"
         return self._health.reason
@@ -165,6 +170,7 @@ class ConnectedWorker(Worker):
         has_restarted = known is not None and known.instance_id != description.instance_id
         _log.info("worker %s is connected%s", self.url, " after a restart" if has_restarted else "")
         self._description = description
+        self._why_leaving = ""
         self._is_open = True
         self._notify()
 

@@ -102,7 +102,7 @@ class SessionWorker(ConnectedWorker):
             await self._check_health()
             self._session = session
             self._opened(description)
-            await self._serve_together(self._watch_end(session))
+            await self._serve_together(self._watch_end(connection, session))
         finally:
             self._is_open = False
             self._client = self._session = None
@@ -129,7 +129,11 @@ class SessionWorker(ConnectedWorker):
             raise ConnectionLost(f"cannot be described: {error.message}") from error
         return session, description
 
-    async def _watch_end(self, session: Session) -> None:
+    async def _watch_end(self, connection: Connection, session: Session) -> None:
+        await asyncio.wait((session.ended, connection.ending), return_when=asyncio.FIRST_COMPLETED)
+        if not session.ended.done():
+            self._why_leaving = connection.ending.result()
+            self._notify()
         raise ConnectionLost(await asyncio.shield(session.ended))
 
     async def _ask_health(self) -> str:

@@ -14,7 +14,7 @@ from smg.workers.options import WorkerOptions
 from smg.workers.registry import WorkerRegistry
 from smg.workers.session import SessionWorker
 from smg.workers.sglang_grpc import SglangWorker
-from smg_proto.engine.v1 import work_pb2
+from smg_proto.engine.v1 import engine_pb2, work_pb2
 from tests.contract.workers.collecting import Collector, ResultCollector, generate, generate_request
 from tests.contract.workers.engine_script import HANGS, NORMAL, script
 from tests.contract.workers.running import QUICK, watched
@@ -69,6 +69,26 @@ async def test_a_server_that_says_goodbye_may_finish_what_it_has_taken():
         await stopping
         assert answer.error is None
         assert answer.ids == script([NORMAL, 4], 6).ids
+
+
+async def test_an_engine_that_says_goodbye_takes_nothing_new_while_it_finishes():
+    double = SessionDouble()
+    await double.start()
+    async with watched(double.url) as watch:
+        answer = Collector()
+        sequence = watch.worker.generate(generate_request([HANGS, 4]), answer)
+        await answer.first_step.wait()
+        stopping = asyncio.ensure_future(double.kill(grace_s=20))
+        await watch.until(lambda worker: not worker.is_ready)
+        assert "closing the connection" in watch.worker.reason
+        assert not answer.done.done()
+        double.push(
+            engine_pb2.SessionEvent(sequence=[sequence], token=[5], finished=[{"sequence": sequence}])
+        )
+        await answer.done
+        assert answer.error is None
+        stopping.cancel()
+        await double.kill()
 
 
 async def test_a_sequence_on_a_leaving_server_can_be_aborted():

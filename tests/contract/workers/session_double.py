@@ -53,8 +53,8 @@ class SessionDouble(engine_pb2_grpc.EngineServiceServicer):
         await self.set_health(serving=True)
         await self._server.start()
 
-    async def kill(self) -> None:
-        await self._server.stop(None)
+    async def kill(self, grace_s: float | None = None) -> None:
+        await self._server.stop(grace_s)
 
     async def set_health(self, *, serving: bool) -> None:
         status = (

@@ -10,7 +10,7 @@ import pytest
 from smg.errors import UNAVAILABLE, EngineError, InternalError, WorkerUnavailable
 from smg_proto.engine.v1 import work_pb2
 from tests.contract.workers.collecting import Collector, ResultCollector, generate, generate_request
-from tests.contract.workers.engine_script import HANGS, NORMAL, script
+from tests.contract.workers.engine_script import HANGS, NORMAL, Changes, script
 from tests.contract.workers.running import QUICK, watched
 
 
@@ -72,10 +72,12 @@ async def test_a_killed_engine_fails_every_sequence_and_a_restart_heals(watch, d
 async def test_a_listener_may_abort_others_while_it_is_told_of_the_loss(watch, double):
     answers, sequences = await hanging(watch.worker, 8)
     told: list[int] = []
+    changes = Changes()
 
     def abort_the_rest(index):
         def on_failed(_error):
             told.append(index)
+            changes.notify()
             for sequence in sequences:
                 watch.worker.abort(sequence)
 
@@ -84,7 +86,8 @@ async def test_a_listener_may_abort_others_while_it_is_told_of_the_loss(watch, d
     for index, answer in enumerate(answers):
         answer.on_failed = abort_the_rest(index)
     await double.kill()
-    await watch.until(lambda worker: not worker.is_connected)
+    await changes.until(lambda: told)
+    await watch.until(lambda worker: not worker.is_connected and not worker.inflight_requests)
     assert len(told) == 1
 
 

@@ -245,3 +245,20 @@ def test_blocks_are_read_right_whether_the_peer_uses_a_table_or_not(table_size):
     for round_ in range(4):
         for fields in ((("a", "1"), ("b", "2")), (("a", "1"),), (("c", str(round_)),)):
             assert reader.read(encoder.encode(fields)) == dict(fields)
+
+
+def test_a_block_that_refers_to_the_table_means_what_the_table_holds_now():
+    reader, newest = HeaderReader(), b"\xbe"
+    reader.read(b"\x40\x01a\x011")
+    assert reader.read(newest) == {"a": "1"}
+    reader.read(b"\x40\x01b\x012")
+    assert reader.read(newest) == {"b": "2"}
+
+
+def test_a_block_known_from_before_the_table_was_opened_still_fills_it():
+    reader, literal = HeaderReader(), b"\x40\x01a\x011"
+    reader.read(b"\x20")
+    assert reader.read(literal) == {"a": "1"}
+    reader.read(b"\x3f\xe1\x1f")
+    assert reader.read(literal) == {"a": "1"}
+    assert reader.read(b"\xbe") == {"a": "1"}

@@ -57,6 +57,20 @@ async def test_a_long_body_waits_for_the_windows_of_stream_and_connection():
     assert [flags for _, flags, _, _ in rest][-1] == frames.END_STREAM
 
 
+async def test_settings_that_come_in_mid_body_change_its_window_by_the_difference():
+    connection, transport = connected()
+    connection.data_received(window(0, 10_000_000))
+    body = bytes(200_000)
+    call(connection, body)
+    assert len(body_of(transport.take_frames())[1]) == frames.DEFAULT_WINDOW
+    connection.data_received(settings(INITIAL_WINDOW_SIZE=frames.DEFAULT_WINDOW + 1000))
+    assert len(body_of(transport.take_frames())[1]) == 1000
+    connection.data_received(settings(INITIAL_WINDOW_SIZE=0) + window(1, frames.DEFAULT_WINDOW + 1000))
+    assert body_of(transport.take_frames()) == {}
+    connection.data_received(window(1, 500))
+    assert len(body_of(transport.take_frames())[1]) == 500
+
+
 async def test_a_body_that_must_wait_does_not_hold_up_a_short_one():
     connection, transport = connected()
     connection.data_received(window(0, 10_000_000))
