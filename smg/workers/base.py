@@ -131,6 +131,8 @@ class Worker(abc.ABC):
 
         Raises:
             WorkerUnavailable: not connected. Nothing was sent and the listener is not called.
+            InvalidRequest: the worker's protocol cannot say what is asked; as little happened.
+            EngineError: the same, where another worker may be able to.
         """
 
     @abc.abstractmethod

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 # Looks per wedge_s: the verdict is late by at most one part of it.
 _WEDGE_LOOKS = 4
 
+# Pause between checks of a worker that is not well: it is wanted back.
+_SICK_INTERVAL_S = 1.0
+
 # A connection that lasted so long was a success: the next loss starts with the shortest pause again.
 _LASTING_S = 5.0
 
@@ -152,7 +155,8 @@ class ConnectedWorker(Worker):
 
     async def _watch_health(self) -> None:
         while True:
-            await asyncio.sleep(self._options.health_interval_s)
+            interval_s = self._options.health_interval_s
+            await asyncio.sleep(interval_s if self._health.is_healthy else min(interval_s, _SICK_INTERVAL_S))
             await self._check_health()
 
     async def _watch_steps(self) -> None:

@@ -36,7 +36,7 @@ class WorkerOptions:
 
     connect_timeout_s: float = 5.0
     backoff_min_s: float = 0.1
-    backoff_max_s: float = 10.0
+    backoff_max_s: float = 5.0
     backoff_jitter: float = 0.2
     keepalive_s: float = 20.0
     keepalive_timeout_s: float = 10.0

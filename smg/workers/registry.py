@@ -67,9 +67,9 @@ class WorkerRegistry:
             InvalidRequest: the address is not grpc:// or http://.
             AlreadyExists: it is registered.
         """
-        parse_url(url)
+        address = parse_url(url)
         for known in self._workers.values():
-            if known.url == url:
+            if parse_url(known.url) == address:
                 raise AlreadyExists(f"worker url {url!r} is registered as {known.id}", param="url")
         entry = RegisteredWorker(f"worker-{next(self._ids)}", url, MappingProxyType(dict(labels or {})))
         self._workers[entry.id] = entry

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from smg.workers.options import WorkerOptions
     from smg_proto.engine.v1 import card_pb2, engine_pb2, work_pb2
 
+# Pause between looks at whether a connection that is to be closed still carries work.
+_LEAVING_LOOK_S = 0.2
+
 
 class SessionWorker(ConnectedWorker):
     """One engine, through one session at a time."""
@@ -134,7 +137,10 @@ class SessionWorker(ConnectedWorker):
         if not session.ended.done():
             self._why_leaving = connection.ending.result()
             self._notify()
-        raise ConnectionLost(await asyncio.shield(session.ended))
+        while not session.ended.done() and len(self._listeners):
+            await asyncio.wait((session.ended,), timeout=_LEAVING_LOOK_S)
+        # A session that carries nothing is not waited for: a proxy may keep it for ever.
+        raise ConnectionLost(session.ended.result() if session.ended.done() else self._why_leaving)
 
     async def _ask_health(self) -> str:
         return await self._open_client().health()

@@ -87,8 +87,19 @@ async def test_an_engine_that_says_goodbye_takes_nothing_new_while_it_finishes()
         )
         await answer.done
         assert answer.error is None
-        stopping.cancel()
-        await double.kill()
+        await stopping
+
+
+async def test_an_idle_session_of_an_engine_that_says_goodbye_is_not_waited_for():
+    double = SessionDouble()
+    await double.start()
+    async with watched(double.url) as watch:
+        stopping = asyncio.ensure_future(double.kill(grace_s=20))
+        await watch.until(lambda worker: not worker.is_connected)
+        await stopping
+        await double.start()
+        await watch.until(lambda worker: worker.is_ready)
+    await double.kill()
 
 
 async def test_a_sequence_on_a_leaving_server_can_be_aborted():

@@ -75,8 +75,9 @@ async def test_ids_are_stable_and_urls_unique(registry):
     first, second = registry.add(url(1)), registry.add(url(2))
     assert [entry.id for entry in registry.workers()] == [first.id, second.id]
     assert registry.worker(first.id) is first
-    with pytest.raises(AlreadyExists, match=first.id):
-        registry.add(url(1))
+    for same in (url(1), url(1) + "/"):
+        with pytest.raises(AlreadyExists, match=first.id):
+            registry.add(same)
     registry.remove(first.id)
     assert registry.add(url(1)).id not in (first.id, second.id)
 
