@@ -18,13 +18,14 @@ def request(number, *, stream):
 
 
 @pytest.mark.slow
-async def test_a_thousand_requests_one_by_one_and_two_hundred_at_once_leave_nothing(echo_worker):
+@pytest.mark.timeout(180)  # coverage makes it several times slower
+async def test_hundreds_of_requests_one_by_one_and_at_once_leave_nothing(echo_worker):
     url = await echo_worker()
     async with running_router(url) as gateway:
         path = "/v1/chat/completions"
         assert (await gateway.http.post(path, json=request(0, stream=False))).status_code == 200
         tasks, files = len(asyncio.all_tasks()), open_files()
-        for number in range(1000):
+        for number in range(400):
             answer = await gateway.http.post(path, json=request(number, stream=bool(number % 2)))
             assert answer.status_code == 200
         limits = httpx.Limits(max_connections=200)
