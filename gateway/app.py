@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Never, Protocol
 
 from gateway.errors import error_answer
@@ -178,7 +178,7 @@ class _Exchange:
             caller = callers.identify_admin(authorization)
         else:
             caller = callers.identify(authorization)
-        self._context = replace(self._context, caller=caller)
+        self._context = self._context._replace(caller=caller)
 
     async def _body(self) -> bytes:
         """The whole body.

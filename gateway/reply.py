@@ -116,17 +116,7 @@ class AsgiReply:
         if self._sending or self.is_ended or self._head is not None:
             self._write_slow(data, ends=False)
             return
-        coroutine: Any = self._send({"type": "http.response.body", "body": data, "more_body": True})
-        try:
-            waited = coroutine.send(None)
-        except StopIteration:
-            return
-        except Exception:  # noqa: BLE001 - a broken connection, in the words of whichever server
-            self._drop()
-            return
-        self._sending = True
-        self._suspended = HandDriven(coroutine, self._sent)
-        self._suspended.resume_after(waited)
+        self._drive({"type": "http.response.body", "body": data, "more_body": True})
 
     def end(self, data: bytes = b"") -> None:
         """Send the last of the body."""
@@ -184,12 +174,18 @@ class AsgiReply:
             self._drop()
 
     def _drive(self, message: dict[str, Any]) -> None:
-        self._sending = True
+        """Hand a message to the server. All but always it takes it at once."""
         coroutine: Any = self._send(message)
-        driven = HandDriven(coroutine, self._sent)
-        driven.step()
-        if self._sending:
-            self._suspended = driven
+        try:
+            waited = coroutine.send(None)
+        except StopIteration:
+            return
+        except Exception:  # noqa: BLE001 - a broken connection, in the words of whichever server
+            self._drop()
+            return
+        self._sending = True
+        self._suspended = HandDriven(coroutine, self._sent)
+        self._suspended.resume_after(waited)
 
     def _sent(self, _: Any, error: Exception | None) -> None:
         self._sending = False

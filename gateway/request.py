@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from smg.types.context import RequestContext, new_id
 
@@ -13,8 +12,7 @@ if TYPE_CHECKING:
 MAX_ID_LENGTH = 256
 
 
-@dataclass(frozen=True, slots=True)
-class HttpRequest:
+class HttpRequest(NamedTuple):
     """A request with its whole body.
 
     Attributes:
@@ -56,8 +54,8 @@ def request_context(
     """Ids of a request: the client's own where a header has a usable one, else new."""
     request_id = ""
     for name in id_headers:
-        request_id = _usable_id(headers.get(name, b""))
-        if request_id:
+        value = headers.get(name)
+        if value and (request_id := _usable_id(value)):
             break
     return RequestContext(
         request_id=request_id or new_id(id_prefix),
@@ -70,7 +68,7 @@ def request_context(
 
 def _usable_id(value: bytes) -> str:
     """The id, or "" for one that would break logs and headers: too long, or with other than printable ASCII."""
-    if not 0 < len(value) <= MAX_ID_LENGTH:
+    if len(value) > MAX_ID_LENGTH:
         return ""
     return value.decode() if all(33 <= byte <= 126 for byte in value) else ""
 

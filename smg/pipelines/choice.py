@@ -7,8 +7,7 @@ table look-up; everything else goes through the stages: detokenizer, then stop s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from smg.pipelines.logprobs import token_logprobs
 from smg.pipelines.sinks import ChoiceFinish
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
     from smg_proto.common.v1 import common_pb2
 
 
-@dataclass(frozen=True, slots=True)
-class TextOptions:
+class TextOptions(NamedTuple):
     """How the tokens of a request become text.
 
     Attributes:

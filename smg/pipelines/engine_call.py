@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from smg.errors import SmgError, WorkerUnavailable
 from smg.pipelines.answer import Answer
@@ -50,8 +50,7 @@ class RetryOptions:
         return pause * (1 + self.jitter * random.uniform(-1, 1))  # noqa: S311 - spreads load, guards nothing
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
     """What one request asks of an engine.
 
     Attributes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,8 +24,7 @@ class UsageCounter:
     accepted_tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerHead:
+class AnswerHead(NamedTuple):
     """What is known when the first event of an answer arrives.
 
     Attributes:
@@ -43,8 +42,7 @@ class AnswerHead:
     usage: UsageCounter
 
 
-@dataclass(frozen=True, slots=True)
-class ChoiceFinish:
+class ChoiceFinish(NamedTuple):
     """Why a choice ended.
 
     Attributes:

@@ -6,8 +6,7 @@ A policy does no I/O and sees no protobuf. It is called once per attempt, on the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
     from smg.types.worker import WorkerSnapshot
 
 
-@dataclass(frozen=True, slots=True)
-class RouteRequest:
+class RouteRequest(NamedTuple):
     """What a policy may know of a request.
 
     Attributes:

@@ -8,8 +8,7 @@ library is always right and always there.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from smg.errors import InvalidRequest
 from smg.prompt.content import ContentGuard, free_character
@@ -28,8 +27,7 @@ _log = logging.getLogger(__name__)
 _NO_VARIABLES: Mapping[str, Any] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class TokenPrompt:
+class TokenPrompt(NamedTuple):
     """A prompt.
 
     Attributes:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import grpc
@@ -84,9 +83,9 @@ class CallInterceptor(ServerInterceptor):
         CONTEXT.set(context)
         authorization = metadata.get("authorization", "")
         if method.access == "admin":
-            CONTEXT.set(replace(context, caller=self._callers.identify_admin(authorization)))
+            CONTEXT.set(context._replace(caller=self._callers.identify_admin(authorization)))
         elif method.access == "serving":
-            CONTEXT.set(replace(context, caller=self._callers.identify(authorization)))
+            CONTEXT.set(context._replace(caller=self._callers.identify(authorization)))
 
 
 class StatusInterceptor(ServerInterceptor):

@@ -8,8 +8,7 @@ three microseconds; see smg/telemetry/series.py. All methods but `collect` belon
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
@@ -68,8 +67,7 @@ class WorkerLoad(Protocol):
     tokens_per_second: float
 
 
-@dataclass(frozen=True, slots=True)
-class RequestResult:
+class RequestResult(NamedTuple):
     """How a request ended.
 
     Attributes:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +28,7 @@ def new_id(prefix: str) -> str:
     return f"{prefix}-{secrets.token_hex(12)}"
 
 
-@dataclass(frozen=True, slots=True)
-class RequestContext:
+class RequestContext(NamedTuple):
     """What travels with a request beside its message.
 
     Attributes:
@@ -43,7 +43,7 @@ class RequestContext:
     request_id: str
     is_client_id: bool = False
     id_prefix: str = "req"
-    caller: Caller = field(default=ANONYMOUS)
+    caller: Caller = ANONYMOUS
     traceparent: str = ""
     routing_key: str = ""
 
