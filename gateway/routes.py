@@ -30,7 +30,7 @@ class Route:
 
     Attributes:
         method: upper case; GET serves HEAD as well.
-        path: a segment in braces matches one segment, percent-decoded, whatever it is called.
+        path: a segment in braces matches one segment, percent-decoded; a last one with a star matches the rest.
         handler: answers it.
         name: short name for metrics.
         access: who may call: "open" to anybody, "serving" with any configured key, "admin" with the gateway's own.
@@ -51,7 +51,7 @@ def build_routes(openai: OpenAIHandlers, status: StatusHandlers) -> list[Route]:
         Route("POST", "/v1/chat/completions", openai.chat, "chat", id_prefix="chatcmpl"),
         Route("POST", "/v1/completions", openai.completions, "completions", id_prefix="cmpl"),
         Route("GET", "/v1/models", openai.models, "models", "open"),
-        Route("GET", "/v1/models/{model}", openai.model, "model", "open"),
+        Route("GET", "/v1/models/{model*}", openai.model, "model", "open"),
         Route("GET", "/health", status.health, "health", "open"),
         Route("GET", "/liveness", status.liveness, "liveness", "open"),
         Route("GET", "/readiness", status.readiness, "readiness", "open"),
@@ -113,12 +113,18 @@ class RouteTable:
 
     def _match(self, segments: list[str]) -> tuple[dict[str, Route] | None, dict[str, str]]:
         for pattern, methods in self._patterns:
-            if len(pattern) != len(segments):
-                continue
             parameters: dict[str, str] = {}
-            for wanted, found in zip(pattern, segments, strict=True):
+            if pattern[-1].endswith("*}"):
+                # Names of models have slashes, which many clients send as they are.
+                last = len(pattern) - 1
+                found_segments = [*segments[:last], "/".join(segments[last:])]
+            else:
+                found_segments = segments
+            if len(pattern) != len(found_segments):
+                continue
+            for wanted, found in zip(pattern, found_segments, strict=True):
                 if wanted.startswith("{") and found:
-                    parameters[wanted[1:-1]] = unquote(found)
+                    parameters[wanted.strip("{*}")] = unquote(found)
                 elif wanted != found:
                     break
             else:

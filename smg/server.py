@@ -119,7 +119,7 @@ class Router:
             make_policy(settings.routing.policy),
             retry_options(settings.retries),
             settings.listener.request_timeout_secs,
-            lambda: self._metrics.retried("chat"),
+            self._metrics.retried,
         )
         self._chat = ChatPipeline(self.catalog, self.admission, engine_call)
         self._completion = CompletionPipeline(self.catalog, self.admission, engine_call)

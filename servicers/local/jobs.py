@@ -15,26 +15,39 @@ from servicers.local.logprobs import LogprobsWish
 from servicers.local.penalties import PenaltyState
 from servicers.local.sampling import Choice, random_key
 from servicers.local.sequence import EmbedJob, GenerateJob, ScoreJob, Suffix, ids_from_bytes
+from smg_proto.engine.v1 import card_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from servicers.base import EventSink
     from servicers.local.sequence import Ids
-    from smg_proto.engine.v1 import card_pb2, work_pb2
+    from smg_proto.engine.v1 import work_pb2
 
 
 class JobMaker:
     """Knows what the requests leave to the model."""
 
-    def __init__(self, *, context_tokens: int, eos_token_ids: Iterable[int], embedding_size: int) -> None:
+    def __init__(
+        self,
+        *,
+        context_tokens: int,
+        eos_token_ids: Iterable[int],
+        embedding_size: int,
+        defaults: card_pb2.Sampling | None = None,
+    ) -> None:
+        """Args: defaults are used where a request says nothing."""
+        self._defaults = defaults or card_pb2.Sampling()
         self._context = context_tokens
         self._eos = frozenset(eos_token_ids)
         self._embedding_size = embedding_size
 
     def generate(self, session: EventSink, request: work_pb2.Generate) -> GenerateJob:
         """The job of a sequence; its constraint is not looked at."""
-        sampling, logprobs = request.sampling, request.logprobs
+        logprobs = request.logprobs
+        sampling = card_pb2.Sampling()
+        sampling.CopyFrom(self._defaults)
+        sampling.MergeFrom(request.sampling)
         prompt, earlier = ids_from_bytes(request.prompt_ids), ids_from_bytes(request.output_ids)
         ids, output = np.concatenate([prompt, earlier]), earlier.tolist()
         stops = frozenset(sampling.stop_token_ids)

@@ -13,6 +13,7 @@ import torch
 from servicers.local.attention import Segment
 from servicers.local.checkpoint import find_default_model
 from servicers.local.config import ModelFileError, config_to_hf
+from servicers.local.defaults import PACKAGED, sampling_defaults
 from servicers.local.grammar import KINDS, GrammarCompiler, GrammarPool
 from servicers.local.jobs import JobMaker
 from servicers.local.model import load_model
@@ -69,7 +70,9 @@ def load_engine(settings: LocalSettings, call_later: Callable[[Callable[[], None
     _warm_up(model, memory)
     tokenizer_dir = _find_tokenizer(path, settings)
     grammars = _make_grammars(model, tokenizer_dir, settings)
+    defaults = PACKAGED if settings.model_path is None else sampling_defaults(path)
     maker = JobMaker(
+        defaults=defaults,
         context_tokens=context,
         eos_token_ids=model.config.eos_token_ids,
         embedding_size=model.config.hidden_size,
@@ -84,6 +87,7 @@ def load_engine(settings: LocalSettings, call_later: Callable[[Callable[[], None
         call_later=call_later,
     )
     card = _card(model, path, context, settings, has_grammars=grammars is not None)
+    card.defaults.CopyFrom(defaults)
     description = card_pb2.DescribeResponse(models=[card], engine="local", max_running=slots)
     return LoadedEngine(stepper, description, tokenizer_dir, grammars)
 

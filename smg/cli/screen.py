@@ -36,7 +36,12 @@ class Readiness:
 
     def curl(self) -> str:
         """A command that asks the first model a question."""
-        body = {"model": self.models[0], "messages": [{"role": "user", "content": _QUESTION}]}
+        body = {
+            "model": self.models[0],
+            "messages": [{"role": "user", "content": _QUESTION}],
+            "temperature": 0,
+            "max_tokens": 100,
+        }
         key = "-H 'authorization: Bearer YOUR_KEY' " if self.needs_key else ""
         return (
             f"curl {self.http_url}/v1/chat/completions -H 'content-type: application/json' {key}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from smg.errors import InvalidRequest
+from smg.errors import InvalidRequest, Unsupported
 from smg.pipelines.answer import Answer
 from smg.pipelines.choice import Choice
 from smg.pipelines.engine_call import Work
@@ -57,11 +57,14 @@ class ChatPipeline:
         async with self._admission.permit():
             validate_chat(request)
             _refuse_other_outputs(request)
+            _refuse_forced_calls(request)
             model = await self._catalog.resolve(request.model)
             prompt = await chat_prompt(model, request)
             check_context(model.card, prompt.tokens)
             answer = Answer(context.answer_id(request.rid), meter.created, request.model, sink)
-            work = Work(model.id, prompt.ids, lambda: _build(request, context, model, prompt, answer))
+            work = Work(
+                meter.route, model.id, prompt.ids, lambda: _build(request, context, model, prompt, answer)
+            )
             with meter.measure(model.id, answer):
                 await self._engine_call.run(work, answer, context)
 
@@ -81,6 +84,13 @@ def _refuse_other_outputs(request: chat_pb2.ChatRequest) -> None:
                 code="unsupported_output_modality",
                 param="modalities",
             )
+
+
+def _refuse_forced_calls(request: chat_pb2.ChatRequest) -> None:
+    """Calls are not parsed yet: who insists on one must not get prose."""
+    modes = options_pb2.ToolChoice
+    if request.tool_choice.mode in (modes.MODE_REQUIRED, modes.MODE_FUNCTION):
+        raise Unsupported("tool_choice asks for a call; calls are not served yet", param="tool_choice")
 
 
 async def chat_prompt(model: ServedModel, request: chat_pb2.ChatRequest) -> TokenPrompt:

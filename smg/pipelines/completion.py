@@ -57,7 +57,12 @@ class CompletionPipeline:
             for prompt in prompts:
                 check_context(model.card, prompt.tokens)
             answer = Answer(context.answer_id(request.rid), meter.created, request.model, sink)
-            work = Work(model.id, prompts[0].ids, lambda: _build(request, context, model, prompts, answer))
+            work = Work(
+                meter.route,
+                model.id,
+                prompts[0].ids,
+                lambda: _build(request, context, model, prompts, answer),
+            )
             with meter.measure(model.id, answer):
                 await self._engine_call.run(work, answer, context)
 

@@ -54,11 +54,13 @@ class Work(NamedTuple):
     """What one request asks of an engine.
 
     Attributes:
+        route: name of the route that it arrived on, for metrics.
         model: id of the model, not an alias.
         prompt_ids: the prompt that decides the placement.
         build: makes the messages and the listeners of one attempt, in step; fresh ones each time.
     """
 
+    route: str
     model: str
     prompt_ids: bytes
     build: Callable[[], tuple[Sequence[work_pb2.Generate], Sequence[Choice]]]
@@ -73,7 +75,7 @@ class EngineCall:
         policy: Policy,
         retries: RetryOptions,
         timeout_s: float,
-        on_retry: Callable[[], None],
+        on_retry: Callable[[str], None],
     ) -> None:
         """Args: timeout_s bounds one request, retries included; on_retry is told of every further attempt."""
         self._registry = registry
@@ -118,7 +120,7 @@ class EngineCall:
                 return
             finally:
                 answer.abort()
-            self._on_retry()
+            self._on_retry(work.route)
             await asyncio.sleep(self._retries.pause_s(attempt))
 
     def _place(self, model: str, route: RouteRequest, excluded: frozenset[str]) -> Worker:

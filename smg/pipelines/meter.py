@@ -33,20 +33,21 @@ class RequestMeter:
 
     Attributes:
         created: unix time of its arrival, in whole seconds; what answers carry as `created`.
+        route: name of the route that it arrived on.
     """
 
-    __slots__ = ("created", "_metrics", "_route", "_started_at")
+    __slots__ = ("created", "route", "_metrics", "_started_at")
 
     def __init__(self, metrics: RouterMetrics, route: str) -> None:
         self.created = int(time.time())  # noqa: TID251 - the one wall clock that clients see
         self._metrics = metrics
-        self._route = route
+        self.route = route
         self._started_at = asyncio.get_running_loop().time()
 
     def measure(self, model: str, answer: Answer) -> Measurement:
         """Measure the answer of a request whose model is known, while the `with` body runs."""
         return Measurement(
-            self._metrics, self._metrics.request_started(self._route, model), answer, self._started_at
+            self._metrics, self._metrics.request_started(self.route, model), answer, self._started_at
         )
 
 

@@ -14,7 +14,7 @@ TABLE = RouteTable(
     [
         Route("POST", "/v1/chat", handler, "chat", id_prefix="chatcmpl"),
         Route("GET", "/v1/models", handler, "models"),
-        Route("GET", "/v1/models/{model}", handler, "model"),
+        Route("GET", "/v1/models/{model*}", handler, "model"),
         Route("GET", "/workers/{id}", handler, "worker"),
         Route("DELETE", "/workers/{id}", handler, "worker_delete"),
     ]
@@ -28,6 +28,7 @@ TABLE = RouteTable(
         ("GET", "/v1/models", "models", {}),
         ("HEAD", "/v1/models", "models", {}),  # GET serves HEAD
         ("GET", "/v1/models/a%2Fb", "model", {"model": "a/b"}),  # an encoded slash stays in its segment
+        ("GET", "/v1/models/a/b", "model", {"model": "a/b"}),  # as clients send it that do not encode
         ("GET", "/workers/7", "worker", {"id": "7"}),
         ("DELETE", "/workers/7", "worker_delete", {"id": "7"}),
     ],
@@ -38,7 +39,7 @@ def test_a_served_path_finds_its_route(method, path, name, parameters):
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/v1", "/v1/models/", "/v1/models/a/b", "/v1/chat/", "//v1/chat", "", "/V1/chat"]
+    "path", ["/", "/v1", "/v1/models/", "/workers/7/8", "/v1/chat/", "//v1/chat", "", "/V1/chat"]
 )
 def test_an_unknown_path_is_not_found(path):
     with pytest.raises(NotFound) as caught:
