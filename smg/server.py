@@ -171,7 +171,9 @@ class Router:
     async def _drain(self, http: HttpListener, grpc: GrpcServer, serving: asyncio.Task[None]) -> None:
         self.is_draining = True
         grace_s = self._settings.listener.shutdown_grace_period_secs
-        logger.info("draining: running requests get %g s", grace_s)
+        running = self.admission.running
+        if running:
+            logger.info("draining: %d requests run and get %g s; a second signal ends now", running, grace_s)
         http.stop(grace_s)
         await asyncio.shield(asyncio.gather(serving, grpc.stop(grace_s)))
 

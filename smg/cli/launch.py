@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from smg.cli.flags import settings_or_exit
-from smg.cli.router_run import FAILURE, check_ports, readiness_of, run_until_done, say, start_logging
+from smg.cli.router_run import FAILURE, check_start, readiness_of, run_until_done, say, start_logging
 from smg.cli.screen import PlainScreen
 from smg.errors import SmgError
 from smg.settings import RouterSettings
@@ -21,7 +21,11 @@ ABOUT = "Start the gateway for engines that run elsewhere. It may start before t
 def run(arguments: Sequence[str]) -> int:
     """Run the command."""
     settings = settings_or_exit("launch", RouterSettings, arguments, ABOUT)
-    check_ports("launch", settings.listener)
+    check_start("launch", settings)
+    if not settings.workers.worker_urls:
+        say(
+            "smg launch: no workers are given; until some are added, models are answered with 503 (--worker-urls)"
+        )
     with start_logging(settings):
         return run_until_done(lambda: _launch(settings))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from smg.cli.flags import complain
@@ -12,10 +13,10 @@ from smg.cli.screen import Readiness
 from smg.telemetry.logs import configure_logging
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterator
 
     from smg.server import RouterAddresses
-    from smg.settings import ListenerSettings, RouterSettings
+    from smg.settings import ModelSettings, RouterSettings
     from smg.telemetry.logs import LogWriter
 
 FAILURE = 1
@@ -38,15 +39,36 @@ def secrets_of(settings: RouterSettings) -> list[str]:
     return [key.get_secret_value() for key in keys]
 
 
-def check_ports(command: str, listener: ListenerSettings) -> None:
-    """Leave with a clear message when a port cannot be had, before anything slow is started."""
-    problems: list[str] = []
-    for flag, port in (("--port", listener.port), ("--grpc-port", listener.grpc_port)):
-        fault = port_fault(listener.host, port)
-        if fault:
-            problems.append(f"{flag} {port}: {fault}")
+def check_start(command: str, settings: RouterSettings) -> None:
+    """Leave with a clear message when a port or a file cannot be had, before anything slow is started."""
+    problems = [*_port_problems(settings), *_path_problems(settings.models)]
     if problems:
         complain(command, problems)
+
+
+def _port_problems(settings: RouterSettings) -> Iterator[str]:
+    listener, telemetry = settings.listener, settings.telemetry
+    ports = [("--port", listener.host, listener.port), ("--grpc-port", listener.host, listener.grpc_port)]
+    if telemetry.prometheus_port is not None:
+        host = telemetry.prometheus_host or listener.host
+        ports.append(("--prometheus-port", host, telemetry.prometheus_port))
+    taken: dict[int, str] = {}
+    for flag, host, port in ports:
+        other = taken.setdefault(port, flag) if port else flag
+        fault = port_fault(host, port) if other == flag else f"is {other} already"
+        if fault:
+            yield f"{flag} {port}: {fault}"
+
+
+def _path_problems(models: ModelSettings) -> Iterator[str]:
+    if models.chat_template and not Path(models.chat_template).is_file():
+        yield f"--chat-template '{models.chat_template}': there is no such file"
+    for flag, value in (("--tokenizer-path", models.tokenizer_path), ("--model-path", models.model_path)):
+        if value is None:
+            continue
+        path = Path(value)
+        if not (path.is_file() or (path / "tokenizer.json").is_file()):
+            yield f"{flag} '{value}': no tokenizer.json there (for the engine's own model: smg serve --model)"
 
 
 def port_fault(host: str, port: int) -> str:

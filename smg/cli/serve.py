@@ -15,7 +15,7 @@ from smg.cli.flags import settings_or_exit
 from smg.cli.probe import models_when_ready
 from smg.cli.router_run import (
     FAILURE,
-    check_ports,
+    check_start,
     local_url,
     readiness_of,
     run_until_done,
@@ -43,7 +43,7 @@ def run(arguments: Sequence[str]) -> int:
     settings = settings_or_exit("serve", ServeSettings, arguments, ABOUT)
     if complain_about_missing_extra():
         return FAILURE
-    check_ports("serve", settings.listener)
+    check_start("serve", settings)
     with start_logging(settings):
         return run_until_done(lambda: _serve(settings))
 

@@ -225,6 +225,9 @@ class LocalListenerSettings(ListenerSettings):
     host: str = setting(
         "127.0.0.1", "Address to listen on, for HTTP and gRPC.", metavar="ADDRESS", min_length=1
     )
+    shutdown_grace_period_secs: float = setting(
+        10.0, "Seconds that running requests get to finish after SIGTERM.", ge=0
+    )
 
 
 class ServeSettings(RouterSettings):
