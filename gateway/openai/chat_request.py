@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-import orjson
-
+from gateway.openai.json_text import json_text
 from gateway.openai.sampling import sampling_options, set_scalars, stream_options
 from smg.errors import InvalidRequest, MalformedRequest
 from smg_proto.chat.v1 import chat_pb2, message_pb2, options_pb2
@@ -23,6 +22,7 @@ _FORMATS = {
     "json_object": options_pb2.ResponseFormat.TYPE_JSON_OBJECT,
     "json_schema": options_pb2.ResponseFormat.TYPE_JSON_SCHEMA,
 }
+MAX_EFFORT = 64
 _PLAIN_MESSAGE_MEMBERS = 2
 _CONTENT_OPTIONAL = frozenset(("system", "assistant"))
 _PLAIN = frozenset(
@@ -95,7 +95,7 @@ def _rare(request: chat_pb2.ChatRequest, shape: ChatShape, data: dict[str, Any])
     for name in ("chat_template_kwargs", "metadata"):
         value = shape.get(name)
         if value:
-            setattr(request, f"{name}_json", orjson.dumps(value).decode())
+            setattr(request, f"{name}_json", json_text(value))
     request.modalities.extend(shape.get("modalities") or ())
 
 
@@ -138,7 +138,7 @@ def _message_extras(index: int, shape: MessageShape, message: message_pb2.ChatMe
             arguments=function.get("arguments") or "",
         )
     if shape.get("tools") is not None:
-        message.tools_json = orjson.dumps(shape.get("tools")).decode()
+        message.tools_json = json_text(shape.get("tools"))
 
 
 def _missing(name: str, why: str) -> MalformedRequest:
@@ -158,7 +158,7 @@ def _part(part: dict[str, Any]) -> message_pb2.ContentPart:
             extra = {key: value for key, value in media.items() if key not in ("url", "detail")}
             url_message = message_pb2.MediaUrl(url=url, detail=detail)
             if extra:
-                url_message.extra_json = orjson.dumps(extra).decode()
+                url_message.extra_json = json_text(extra)
             part_message = message_pb2.ContentPart()
             getattr(part_message, kind).CopyFrom(url_message)
             return part_message
@@ -168,7 +168,7 @@ def _part(part: dict[str, Any]) -> message_pb2.ContentPart:
             return message_pb2.ContentPart(
                 input_audio=message_pb2.InputAudio(data=audio["data"], format=audio["format"])
             )
-    return message_pb2.ContentPart(other_json=orjson.dumps(part).decode())
+    return message_pb2.ContentPart(other_json=json_text(part))
 
 
 def _tool(shape: ToolShape, source: Any) -> message_pb2.Tool:
@@ -178,10 +178,10 @@ def _tool(shape: ToolShape, source: Any) -> message_pb2.Tool:
         name=function["name"],
         description=function.get("description"),
         strict=function.get("strict"),
-        source_json=orjson.dumps(source).decode(),
+        source_json=json_text(source),
     )
     if function.get("parameters") is not None:
-        tool.parameters_json = orjson.dumps(function.get("parameters")).decode()
+        tool.parameters_json = json_text(function.get("parameters"))
     return tool
 
 
@@ -198,8 +198,9 @@ def _tool_choice(choice: str | dict[str, Any]) -> options_pb2.ToolChoice:
         return options_pb2.ToolChoice(mode=options_pb2.ToolChoice.MODE_FUNCTION, name=name)
     if kind == "allowed_tools":
         # OpenAI nests mode and tools one level deeper than the specification here; both are taken.
-        inner = cast("dict[str, Any]", choice.get("allowed_tools", choice))
-        mode, tools = inner.get("mode", "auto"), inner.get("tools")
+        inner: Any = choice.get("allowed_tools", choice)
+        members = cast("dict[str, Any]", inner) if isinstance(inner, dict) else {}
+        mode, tools = members.get("mode", "auto"), members.get("tools")
         if mode in ("auto", "required") and isinstance(tools, list):
             names = [_function_name(tool) for tool in cast("list[Any]", tools)]
             if all(name is not None for name in names):
@@ -241,7 +242,7 @@ def _response_format(shape: ResponseFormatShape) -> options_pb2.ResponseFormat:
             param="response_format.json_schema.schema",
         )
     answer.name = named["name"]
-    answer.schema_json = orjson.dumps(schema).decode()
+    answer.schema_json = json_text(schema)
     for name in ("strict", "description"):
         if named.get(name) is not None:
             setattr(answer, name, named.get(name))
@@ -251,7 +252,7 @@ def _response_format(shape: ResponseFormatShape) -> options_pb2.ResponseFormat:
 def _thinking(shape: ChatShape, request: chat_pb2.ChatRequest) -> None:
     effort = shape.get("reasoning_effort")
     if effort is not None:
-        request.reasoning_effort = effort if isinstance(effort, str) else f"{effort:g}"
+        request.reasoning_effort = f"{effort:g}" if isinstance(effort, float) else str(effort)[:MAX_EFFORT]
     thinking = shape.get("thinking")
     if thinking is not None:
         request.thinking.SetInParent()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import orjson
 
@@ -28,6 +29,12 @@ if TYPE_CHECKING:
     from smg.pipelines.completion import CompletionPipeline
     from smg.pipelines.meter import Meters
     from smg.pipelines.sinks import AnswerSink
+    from smg_proto.chat.v1 import chat_pb2, completion_pb2
+
+
+MessageT = TypeVar("MessageT")
+# Reading so much JSON takes about a millisecond.
+INLINE_BODY_BYTES = 128 * 1024
 
 
 class OpenAIHandlers:
@@ -49,8 +56,7 @@ class OpenAIHandlers:
 
     async def chat(self, request: HttpRequest, reply: Reply) -> None:
         """POST /v1/chat/completions."""
-        shape, data = parse_body(request, CHAT)
-        message = chat_request(shape, data)
+        message = await off_loop_if_long(request, _chat_message)
         headers = _answer_headers(request)
         meter = self._meters.start("chat")
         if not message.stream:
@@ -64,8 +70,7 @@ class OpenAIHandlers:
 
     async def completions(self, request: HttpRequest, reply: Reply) -> None:
         """POST /v1/completions."""
-        shape, _ = parse_body(request, COMPLETION)
-        message = completion_request(shape)
+        message = await off_loop_if_long(request, _completion_message)
         headers = _answer_headers(request)
         meter = self._meters.start("completions")
         if not message.stream:
@@ -99,6 +104,21 @@ class OpenAIHandlers:
                 f"no worker serves the model {name[:200]!r}; GET /v1/models lists the served ones"
             )
         _json(request, reply, _model(model_id))
+
+
+async def off_loop_if_long(request: HttpRequest, work: Callable[[HttpRequest], MessageT]) -> MessageT:
+    """Read a body: here when it is short, in a thread when that would hold up everybody else."""
+    if len(request.body) <= INLINE_BODY_BYTES:
+        return work(request)
+    return await asyncio.get_running_loop().run_in_executor(None, work, request)
+
+
+def _chat_message(request: HttpRequest) -> chat_pb2.ChatRequest:
+    return chat_request(*parse_body(request, CHAT))
+
+
+def _completion_message(request: HttpRequest) -> completion_pb2.CompletionRequest:
+    return completion_request(parse_body(request, COMPLETION)[0])
 
 
 @contextmanager

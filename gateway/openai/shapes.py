@@ -6,9 +6,9 @@ we do not model are left out; the body's own bytes stay available for workers th
 
 from __future__ import annotations
 
-from typing import Any, Literal, Required
+from typing import Annotated, Any, Literal, Required
 
-from pydantic import ConfigDict, TypeAdapter, with_config
+from pydantic import ConfigDict, FailFast, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 Role = Literal["system", "developer", "user", "assistant", "tool", "function", "root"]
@@ -135,7 +135,7 @@ class ChatShape(SamplingShape, total=False):
     """Body of POST /v1/chat/completions."""
 
     model: Required[str]
-    messages: Required[list[MessageShape]]
+    messages: Required[Annotated[list[MessageShape], FailFast()]]
     stream: bool | None
     stream_options: StreamOptionsShape | None
     n: int | None

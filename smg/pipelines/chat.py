@@ -99,17 +99,14 @@ async def chat_prompt(model: ServedModel, request: chat_pb2.ChatRequest) -> Toke
     Raises:
         InvalidRequest: the conversation cannot be rendered; the template's own message where it gives one.
     """
-    messages = template_messages(request.messages)
-    tools = template_tools(request.tools)
-    variables = _variables(request)
 
     def render() -> TokenPrompt:
         return model.builder.chat(
-            messages,
-            tools=tools,
+            template_messages(request.messages),
+            tools=template_tools(request.tools),
             add_generation_prompt=not request.continue_final_message,
             continue_final_message=request.continue_final_message,
-            variables=variables,
+            variables=_variables(request),
         )
 
     if request.ByteSize() <= INLINE_PROMPT_CHARS:

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from smg.validation.rules import CHAT, CHAT_SAMPLING, raise_faults, range_faults, set_fields
-from smg.validation.sampling import sampling_faults
+from smg.validation.sampling import rid_faults, sampling_faults
 from smg_proto.chat.v1 import options_pb2
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 # Roles whose messages need nothing but text.
 SPEAKERS = frozenset(("system", "developer", "user", "assistant"))
 MAX_MESSAGE_FAULTS = 8
+MAX_MESSAGES = 20_000
 THINKING_TYPES = ("enabled", "disabled", "adaptive")
 
 
@@ -34,6 +35,8 @@ def validate_chat(request: chat_pb2.ChatRequest) -> None:
     if sampling:
         faults += range_faults(sampling, CHAT_SAMPLING)
         faults += sampling_faults(sampling)
+    if "rid" in fields:
+        faults += rid_faults(fields["rid"])
     if "model" not in fields:
         faults.append(("model", "model is empty; name a model of GET /v1/models"))
     faults += _messages_faults(fields.get("messages", ()))
@@ -53,6 +56,8 @@ def validate_chat(request: chat_pb2.ChatRequest) -> None:
 def _messages_faults(messages: Sequence[message_pb2.ChatMessage]) -> list[Fault]:
     if not messages:
         return [("messages", "messages is empty; at least one message is needed")]
+    if len(messages) > MAX_MESSAGES:
+        return [("messages", f"messages has {len(messages)} messages; at most {MAX_MESSAGES} are allowed")]
     faults: list[Fault] = []
     for index, message in enumerate(messages):
         # The common message, text from somebody who may speak, is done with one look.

@@ -41,13 +41,19 @@ class Range:
         return (self.low < value if self.above else self.low <= value) and value <= self.high
 
     def __str__(self) -> str:
+        low, high = _shown(self.low), _shown(self.high)
         if self.high == math.inf:
-            text = f"{'above' if self.above else 'at least'} {self.low:g}"
+            text = f"{'above' if self.above else 'at least'} {low}"
         elif self.above:
-            text = f"above {self.low:g} and at most {self.high:g}"
+            text = f"above {low} and at most {high}"
         else:
-            text = f"from {self.low:g} to {self.high:g}"
-        return text if self.also is None else f"{self.also:g} or {text}"
+            text = f"from {low} to {high}"
+        return text if self.also is None else f"{_shown(self.also)} or {text}"
+
+
+def _shown(value: float) -> str:
+    """A number in a message: whole numbers in full, so that a value past a bound differs from the bound."""
+    return str(value) if isinstance(value, int) else f"{value:g}"
 
 
 INT32 = Range(0, 2**31 - 1)
@@ -97,7 +103,7 @@ def range_faults(fields: Mapping[str, Any], ranges: Mapping[str, Range]) -> list
     for name, value in fields.items():
         allowed = ranges.get(name)
         if allowed is not None and not allowed.allows(value):
-            faults.append((name, f"{name} is {value:g}; allowed is {allowed}"))
+            faults.append((name, f"{name} is {_shown(value)}; allowed is {allowed}"))
     return faults
 
 

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 MAX_STOP_SEQUENCES = 4
 MAX_TOKEN_ID = 2**32 - 1
 MAX_ID_DIGITS = 10
+MAX_LISTED_IDS = 4096
+MAX_RID_CHARS = 256
 # A few examples help; a thousand do not.
 MAX_BIAS_FAULTS = 3
 Fault = tuple[str, str]
@@ -21,7 +23,10 @@ def sampling_faults(fields: Mapping[str, Any]) -> list[Fault]:
     faults: list[Fault] = []
     if "stop" in fields:
         faults += _stop_faults(fields["stop"])
-    if "logit_bias" in fields:
+    for name in ("logit_bias", "stop_token_ids"):
+        if len(fields.get(name, ())) > MAX_LISTED_IDS:
+            faults.append((name, f"{name} has {len(fields[name])} ids; at most {MAX_LISTED_IDS} are allowed"))
+    if not faults and "logit_bias" in fields:
         faults += _bias_faults(fields["logit_bias"])
     if "min_tokens" in fields:
         limit = max_tokens(fields)
@@ -60,3 +65,12 @@ def _bias_faults(bias: Mapping[str, float]) -> list[Fault]:
         if len(faults) >= MAX_BIAS_FAULTS:
             break
     return faults
+
+
+def rid_faults(rid: str) -> list[Fault]:
+    """A request id is repeated in every chunk and stands in logs: short, and visible ASCII only."""
+    if len(rid) > MAX_RID_CHARS:
+        return [("rid", f"rid has {len(rid)} characters; at most {MAX_RID_CHARS} are allowed")]
+    if not all("!" <= character <= "~" for character in rid):
+        return [("rid", "rid has other characters than visible ASCII; only those are allowed")]
+    return []

@@ -279,3 +279,47 @@ def test_prompts_of_no_known_form_are_refused(prompt):
 def test_a_token_id_that_is_none_breaks_a_rule(prompt):
     with pytest.raises(InvalidRequest):
         completion(prompt=prompt)
+
+
+HUGE = 10**40
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"metadata": {"a": HUGE}},
+        {"chat_template_kwargs": {"a": HUGE}},
+        {"tools": [{"type": "function", "function": {"name": "f", "parameters": {"maximum": HUGE}}}]},
+        {
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "n", "schema": {"maximum": HUGE}},
+            }
+        },
+        {"messages": [{"role": "user", "content": [{"type": "x", "y": HUGE}]}]},
+        {
+            "messages": [
+                {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "u", "z": HUGE}}]}
+            ]
+        },
+        {"messages": [{"role": "user", "content": "x", "tools": [HUGE]}]},
+    ],
+    ids=str,
+)
+def test_integers_of_any_size_in_free_json_arrive_whole(fields):
+    assert str(HUGE) in str(chat(**fields))
+
+
+@pytest.mark.parametrize("effort", [10**400, -(10**400)], ids=["plus", "minus"])
+def test_an_effort_of_any_size_is_text(effort):
+    assert len(chat(reasoning_effort=effort).reasoning_effort) == 64
+
+
+@pytest.mark.parametrize("inner", [None, 5, [], "x"], ids=repr)
+def test_allowed_tools_of_no_known_form_are_refused(inner):
+    with pytest.raises(MalformedRequest):
+        chat(tool_choice={"type": "allowed_tools", "allowed_tools": inner})
+
+
+def test_the_first_wrong_message_is_enough():
+    assert malformed({"model": "m", "messages": [1] * 100_000}).startswith("messages[0]")

@@ -75,6 +75,10 @@ def test_the_ends_of_a_range_are_allowed(field, value):
     validate_chat(request(sampling={field: value}))
 
 
+def test_a_whole_number_past_its_bound_is_told_in_full():
+    assert "2147483648" in fault(request(sampling={"top_k": 2**31})).message
+
+
 def test_all_faults_are_told_at_once():
     error = fault(request(sampling={"temperature": 3, "top_p": 2}, n=0))
     assert all(name in error.message for name in ("temperature", "top_p", "n is 0"))
@@ -84,6 +88,11 @@ def test_all_faults_are_told_at_once():
     ("fields", "param"),
     [
         ({"model": ""}, "model"),
+        ({"rid": "x" * 257}, "rid"),
+        ({"rid": "a\n\0b"}, "rid"),
+        ({"sampling": {"stop_token_ids": range(5000)}}, "stop_token_ids"),
+        ({"sampling": {"logit_bias": {str(n): 1 for n in range(5000)}}}, "logit_bias"),
+        ({"messages": [message_pb2.ChatMessage(role="user", text="x")] * 20_001}, "messages"),
         ({"messages": []}, "messages"),
         ({"n": 11}, "n"),
         ({"top_logprobs": 3}, "top_logprobs"),  # without logprobs

@@ -37,6 +37,8 @@ def test_what_the_api_allows_passes(fields):
         ({"prompts": []}, "prompt"),
         ({"prompts": [Prompt(token_ids=completion_pb2.TokenIds())]}, "prompt"),
         ({"n": 129}, "n"),
+        ({"prompts": [Prompt(text="x")] * 9, "n": 128}, "prompt"),  # more choices than one request may have
+        ({"rid": "x y"}, "rid"),
         ({"n": 0}, "n"),
         ({"best_of": 21}, "best_of"),
         ({"best_of": 2, "n": 2}, "best_of"),  # must be greater than n
