@@ -140,7 +140,7 @@ def _input_fault(data: bytes, model: ServedModel) -> str:
 def _lora_fault(lora: str, model: ServedModel) -> str:
     if not lora or lora in model.loras:
         return ""
-    return f"lora is {lora!r}; allowed: {', '.join(model.loras) or 'none, the model has no adapters'}"
+    return f"lora is {lora[:40]!r}; allowed: {', '.join(model.loras) or 'none, the model has no adapters'}"
 
 
 def _check_logprobs(request: work_pb2.Generate, model: ServedModel) -> Refusal | None:

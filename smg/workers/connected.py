@@ -120,6 +120,10 @@ class ConnectedWorker(Worker):
     async def _ask_health(self) -> str:
         """What is wrong with the worker's health in words; empty when nothing is."""
 
+    async def _ask_load(self) -> card_pb2.Load | None:
+        """The engine's load of now; None where the health check itself shows progress. Raises EngineError."""
+        return None
+
     @abc.abstractmethod
     def _progress_seen(self) -> int:
         """A number that changes with every step that the engine is seen to make."""
@@ -156,8 +160,22 @@ class ConnectedWorker(Worker):
     async def _watch_health(self) -> None:
         while True:
             interval_s = self._options.health_interval_s
-            await asyncio.sleep(interval_s if self._health.is_healthy else min(interval_s, _SICK_INTERVAL_S))
+            is_well = self._health.is_healthy and not self._wedge.is_wedged
+            await asyncio.sleep(interval_s if is_well else min(interval_s, _SICK_INTERVAL_S))
             await self._check_health()
+            if self._wedge.is_wedged:
+                await self._check_wedge()
+
+    async def _check_wedge(self) -> None:
+        """No work is sent to a wedged engine, so that it may have no steps to show: ask it."""
+        try:
+            load = await self._ask_load()
+        except EngineError as error:
+            _log.debug("load of worker %s: %s", self.url, error.message)
+            return
+        now = asyncio.get_running_loop().time()
+        if load is not None and self._wedge.answered(now, load.steps, load.running + load.waiting):
+            self._notify()
 
     async def _watch_steps(self) -> None:
         now = asyncio.get_running_loop().time

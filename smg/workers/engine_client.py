@@ -26,6 +26,7 @@ SERVICE = "smg.engine.v1.EngineService"
 DESCRIBE = f"/{SERVICE}/Describe"
 _SESSION = f"/{SERVICE}/Session"
 _TOKENIZER = f"/{SERVICE}/GetTokenizer"
+_LOAD = f"/{SERVICE}/GetLoad"
 _FLUSH = f"/{SERVICE}/FlushCache"
 _HEALTH = "/grpc.health.v1.Health/Check"
 
@@ -46,6 +47,11 @@ class EngineClient:
         """What is served. Raises EngineError."""
         answer = await ask(self._connection, DESCRIBE, b"", self._options.connect_timeout_s)
         return card_pb2.DescribeResponse.FromString(answer)
+
+    async def load(self) -> card_pb2.Load:
+        """How busy it is now. Raises EngineError."""
+        answer = await ask(self._connection, _LOAD, b"", self._options.health_timeout_s)
+        return card_pb2.GetLoadResponse.FromString(answer).load
 
     async def flush_cache(self) -> None:
         """Forget cached prefixes. Raises EngineError."""

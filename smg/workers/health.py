@@ -42,13 +42,16 @@ class HealthGate:
 class WedgeWatch:
     """Notices that an engine makes no progress while sequences run on it.
 
-    A wedged engine stays wedged until it makes progress: that its sequences were given up proves nothing.
+    A wedged engine stays wedged until it makes progress, or answers that nothing is left on it: that its sequences
+    were given up here proves nothing.
     """
 
     def __init__(self, wedge_s: float) -> None:
         self._wedge_s = wedge_s
         self._progress = -1
         self._since = 0.0
+        # As the first answer since it was found wedged had them; steps before that may be older than the wedge.
+        self._answered_steps: int | None = None
         self.is_wedged = False
 
     def observe(self, now: float, progress: int, running: int) -> bool:
@@ -64,10 +67,33 @@ class WedgeWatch:
         was_wedged = self.is_wedged
         if progress != self._progress:
             self._progress = progress
-            self._since = now
-            self.is_wedged = False
+            self._clear(now)
         elif running == 0:
             self._since = now
         elif now - self._since >= self._wedge_s:
             self.is_wedged = True
         return self.is_wedged != was_wedged
+
+    def answered(self, now: float, steps: int, running: int) -> bool:
+        """Take the load that a wedged engine has answered with when it was asked.
+
+        Args:
+            now: a monotonic clock, in seconds.
+            steps: the engine's own count of its steps.
+            running: sequences that run or wait on the engine.
+
+        Returns: True if the verdict has changed.
+        """
+        if not self.is_wedged:
+            return False
+        if self._answered_steps is None:
+            self._answered_steps = steps
+        if running and steps == self._answered_steps:
+            return False
+        self._clear(now)
+        return True
+
+    def _clear(self, now: float) -> None:
+        self._since = now
+        self._answered_steps = None
+        self.is_wedged = False

@@ -145,6 +145,9 @@ class SessionWorker(ConnectedWorker):
     async def _ask_health(self) -> str:
         return await self._open_client().health()
 
+    async def _ask_load(self) -> card_pb2.Load:
+        return await self._open_client().load()
+
     def _progress_seen(self) -> int:
         return self._progress
 

@@ -90,3 +90,47 @@ def test_only_a_step_ends_it_not_the_end_of_the_work():
     assert watch.is_wedged
     assert watch.observe(41, 2, 0)
     assert not watch.is_wedged
+
+
+def wedged() -> WedgeWatch:
+    watch = WedgeWatch(30)
+    watch.observe(0, 1, 1)
+    watch.observe(30, 1, 1)
+    return watch
+
+
+def test_an_answer_that_nothing_is_left_on_the_engine_ends_it():
+    watch = wedged()
+    assert watch.answered(40, steps=7, running=0)
+    assert not watch.is_wedged
+
+
+def test_an_engine_that_still_has_sequences_and_makes_no_step_stays_wedged():
+    watch = wedged()
+    for now in range(40, 100):
+        assert not watch.answered(now, steps=7, running=2)
+    assert watch.is_wedged
+
+
+def test_answers_whose_steps_move_end_it_but_the_first_proves_nothing():
+    watch = wedged()
+    assert not watch.answered(40, steps=7, running=2)
+    assert watch.answered(41, steps=8, running=2)
+    assert not watch.is_wedged
+
+
+def test_an_answer_starts_the_time_again_and_is_forgotten_by_the_next_wedge():
+    watch = wedged()
+    watch.answered(40, steps=7, running=2)
+    watch.answered(41, steps=8, running=2)
+    assert not watch.observe(70, 1, 1)
+    assert watch.observe(71, 1, 1)
+    assert not watch.answered(72, steps=9, running=1)
+    assert watch.is_wedged
+
+
+def test_an_answer_changes_nothing_for_an_engine_that_is_not_wedged():
+    watch = WedgeWatch(30)
+    watch.observe(0, 1, 1)
+    assert not watch.answered(20, steps=7, running=0)
+    assert watch.observe(30, 1, 1)
