@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Never, Protocol
 
 from gateway.errors import error_answer
+from gateway.one_write import ABORT
 from gateway.reply import AsgiReply, watch_disconnect
 from gateway.request import HttpRequest, header_map, request_context
 from smg.errors import BodyTooLarge, InternalError, MethodNotAllowed, SmgError, WorkerUnavailable
@@ -115,12 +116,19 @@ class _Exchange:
                 self._reply.close()
             if self._reply.is_too_slow:
                 self._app.observer.slow_reader_aborted()
+                self._cut()
             self._app.observer.http_response(self._route_name, status)
             if self._app.limits.access_log:
                 self._log(status)
             # The reply knows us and we know the task that runs us: cycles, for which memory would wait.
             self._task = None
             self._reply.forget()
+
+    def _cut(self) -> None:
+        """Cut the connection: closing it would wait for a client that does not read."""
+        abort = self._scope.get("extensions", {}).get(ABORT)
+        if abort is not None:
+            abort()
 
     def _log(self, status: int) -> None:
         fields = {

@@ -31,7 +31,18 @@ KINDS = ("json_schema", "regex", "ebnf", "lark")
 """Kinds of Constraint that are served."""
 _SPACE = r"[\x20\x0A\x0D\x09]{1,32}"
 """White space between JSON tokens. Bounded, for a small model may otherwise put out nothing else for ever."""
-_SHOWN_CHARACTERS = 400
+_SHOWN_CHARACTERS = 300
+# llguidance names limits by the reason for which it stopped, or while it compiles in its message alone.
+_LIMIT_REASONS = ("ParserTooComplex", "LexerTooComplex")
+_LIMIT_SIGNS = (
+    "too many expressions",
+    "too large",
+    "too many states",
+    "fuel exhausted",
+    "size limit",
+    "too complex",
+)
+_ENDLESS = "NoExtensionBias"
 
 
 class Grammar:
@@ -69,6 +80,8 @@ class Grammar:
 
     def _check(self) -> None:
         if self._matcher.is_error():
+            if _is_too_large(self._matcher):
+                raise RefusalError(_too_large("the constraint", self._matcher))
             raise RefusalError(
                 f"the constraint could not be followed: {_brief(self._matcher.get_error())}", code=INTERNAL
             )
@@ -121,7 +134,9 @@ class GrammarCompiler:
             # The first mask finds the rest of what can be wrong, and warms the state that copies share.
             matcher.compute_bitmask()
         if matcher.is_error():
-            raise RefusalError(f"{kind} cannot be compiled: {_brief(matcher.get_error())}")
+            if _is_too_large(matcher):
+                raise RefusalError(_too_large(kind, matcher))
+            raise RefusalError(f"{kind} cannot be compiled: {_reason(matcher.get_error())}")
         with self._lock:
             self._compiled[key] = matcher
             while len(self._compiled) > self._capacity:
@@ -189,6 +204,27 @@ def _grammar_text(kind: str, text: str) -> str:
     )
 
 
+def _is_too_large(matcher: LLMatcher) -> bool:
+    """Whether it failed at a limit of size or work; who wrote the constraint can mend that, nobody else."""
+    return matcher.stop_reason() in _LIMIT_REASONS or any(
+        sign in matcher.get_error() for sign in _LIMIT_SIGNS
+    )
+
+
+def _too_large(what: str, matcher: LLMatcher) -> str:
+    return (
+        f"{what} is too large: it needs more states than the engine allows; use fewer or smaller repetitions and"
+        f" alternatives ({_brief(matcher.get_error())})"
+    )
+
+
+def _reason(message: str) -> str:
+    if _ENDLESS in message:
+        return "it refers to itself without end, so there is no value that it describes"
+    return _brief(message)
+
+
 def _brief(message: str) -> str:
     """The first part of llguidance's message, without the dump of its state."""
-    return message.partition("\n<state>")[0].strip()[:_SHOWN_CHARACTERS]
+    message = message.partition("\n<state>")[0].partition("\n<non-verbose/>")[0]
+    return message.strip()[:_SHOWN_CHARACTERS]

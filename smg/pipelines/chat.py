@@ -10,7 +10,7 @@ from smg.pipelines.answer import Answer
 from smg.pipelines.choice import Choice
 from smg.pipelines.engine_call import Work
 from smg.pipelines.messages import template_messages, template_tools, template_variables
-from smg.pipelines.prompt_limits import check_context
+from smg.pipelines.prompt_limits import check_context, most_tokens
 from smg.pipelines.sampling import constraint, engine_sampling, text_options
 from smg.validation.chat import validate_chat
 from smg.validation.rules import set_fields
@@ -107,6 +107,7 @@ async def chat_prompt(model: ServedModel, request: chat_pb2.ChatRequest) -> Toke
             add_generation_prompt=not request.continue_final_message,
             continue_final_message=request.continue_final_message,
             variables=_variables(request),
+            max_tokens=most_tokens(model.card),
         )
 
     if request.ByteSize() <= INLINE_PROMPT_CHARS:

@@ -10,7 +10,7 @@ from smg.pipelines.answer import Answer
 from smg.pipelines.chat import INLINE_PROMPT_CHARS
 from smg.pipelines.choice import Choice
 from smg.pipelines.engine_call import Work
-from smg.pipelines.prompt_limits import check_context
+from smg.pipelines.prompt_limits import check_context, most_tokens
 from smg.pipelines.sampling import constraint, engine_sampling, text_options
 from smg.validation.completion import validate_completion
 from smg.validation.rules import set_fields
@@ -79,7 +79,7 @@ async def completion_prompts(
     def tokenize() -> list[TokenPrompt]:
         builder = model.builder
         return [
-            builder.text(prompt.text)
+            builder.text(prompt.text, max_tokens=most_tokens(model.card))
             if prompt.WhichOneof("kind") == "text"
             else builder.ids(prompt.token_ids.ids)
             for prompt in request.prompts

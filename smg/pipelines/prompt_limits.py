@@ -10,6 +10,15 @@ if TYPE_CHECKING:
     from smg_proto.engine.v1 import card_pb2
 
 
+# A prompt a little too long is counted to its end, so that the client learns by how much; one far longer is not.
+COUNTED_CONTEXTS = 4
+
+
+def most_tokens(card: card_pb2.ModelCard) -> int | None:
+    """Length at which tokenizing a prompt is given up; None for a model without a limit."""
+    return card.context_length * COUNTED_CONTEXTS or None
+
+
 def check_context(card: card_pb2.ModelCard, prompt_tokens: int) -> None:
     """Refuse a prompt that is longer than the context. A model without a limit takes everything.
 

@@ -15,6 +15,7 @@ from smg.prompt.content import ContentGuard, free_character
 from smg.prompt.directory import DEFAULT_TEMPLATE, read_tokenizer_directory
 from smg.prompt.loading import load_parts
 from smg.prompt.packed import ID_BYTES, pack_ids
+from smg.prompt.segments import too_long
 from smg.prompt.template import MARK_VARIABLE, MAX_OUTPUT_CHARS, ChatTemplate, with_reasoning_names
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class PromptBuilder:
         self._prefix, self._suffix = parts.prefix, parts.suffix
         self._named_tokens = parts.named_tokens
         self._templates = templates
+        self._longest_token = parts.longest_token
         self.tokenizer = parts.tokenizer
         self.has_chat_template = bool(templates)
         self._guard = ContentGuard(
@@ -103,6 +105,7 @@ class PromptBuilder:
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
         variables: Mapping[str, Any] = _NO_VARIABLES,
+        max_tokens: int | None = None,
     ) -> TokenPrompt:
         """Render a chat and tokenize it.
 
@@ -112,8 +115,10 @@ class PromptBuilder:
             add_generation_prompt: open the answer; without effect together with continue_final_message.
             continue_final_message: leave the last message open for the model to go on.
             variables: more variables for the template, `documents` among them; they may replace named tokens.
+            max_tokens: longest prompt; a longer one is refused before all of it is tokenized. None for any length.
 
         Raises:
+            ContextTooLong: it has more tokens.
             InvalidRequest: no template, or it refuses or fails on this chat.
         """
         template = self._template_for(tools)
@@ -128,16 +133,26 @@ class PromptBuilder:
             rendered = self._render_open(template, messages, scope, mark)
         else:
             rendered = template.render({**scope, "add_generation_prompt": add_generation_prompt})
-        ids = self._prompts.encode_rendered(rendered, mark)
-        return TokenPrompt(ids, len(ids) // ID_BYTES, rendered.replace(mark, "") if mark else rendered)
+        text = rendered.replace(mark, "") if mark else rendered
+        self._refuse_long(text, max_tokens)
+        ids = self._prompts.encode_rendered(rendered, mark, max_tokens=max_tokens)
+        return TokenPrompt(ids, len(ids) // ID_BYTES, text)
 
-    def text(self, text: str) -> TokenPrompt:
+    def text(self, text: str, *, max_tokens: int | None = None) -> TokenPrompt:
         """Tokenize a text, with what the tokenizer adds around one (a beginning-of-sequence token, mostly).
 
+        Args:
+            text: any.
+            max_tokens: most tokens, those around the text counted; None for any number.
+
         Raises:
+            ContextTooLong: it has more tokens.
             InvalidRequest: the text has a lone surrogate.
         """
-        ids = self._prefix + self._prompts.encode_text(text) + self._suffix
+        self._refuse_long(text, max_tokens)
+        around = len(self._prefix + self._suffix) // ID_BYTES
+        inner = self._prompts.encode_text(text, max_tokens=max_tokens, reserved=around)
+        ids = self._prefix + inner + self._suffix
         return TokenPrompt(ids, len(ids) // ID_BYTES, text)
 
     def ids(self, ids: Sequence[int]) -> TokenPrompt:
@@ -159,6 +174,13 @@ class PromptBuilder:
                 f"token id {wrong!r} at position {position} is not in the vocabulary; allowed are 0 to {highest}"
             )
         return TokenPrompt(packed, len(ids), self.tokenizer.decode(ids, skip_special_tokens=False))
+
+    def _refuse_long(self, text: str, max_tokens: int | None) -> None:
+        """Refuse what cannot fit without a look at its tokens."""
+        if max_tokens is None or self._longest_token is None:
+            return
+        if len(text) > max_tokens * self._longest_token:
+            raise too_long(max_tokens)
 
     def _template_for(self, tools: Sequence[Any] | None) -> ChatTemplate:
         template = self._templates.get("tool_use") if tools else None

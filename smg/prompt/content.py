@@ -17,11 +17,13 @@ Not seen is a token that the template itself makes out of harmless strings, with
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
 from smg.errors import InvalidRequest
+from smg.prompt.reference import not_unicode
 from smg.prompt.spellings import Spellings
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ _FORMAT_NAMES = frozenset((
     "boolean", "array", "object", "null", "title", "format", "additionalProperties",
 ))
 # fmt: on
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _PRIVATE_USE = (range(0xE000, 0xF900), range(0xF0000, 0xFFFFE))
 
 
@@ -81,7 +84,13 @@ class ContentGuard:
         if not self._all.is_joined:
             # Without the first character of a control token nothing has to be broken, and a JSON text of many strings
             # is searched faster than they are.
-            text = orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+            try:
+                text = orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+            except (
+                TypeError
+            ) as error:  # half a character, or what only Python's json can say, such as 1 << 64
+                _refuse_surrogates(value, error)
+                return any(map(self._all.may_break, _strings(value)))
             if not any(opener in text for opener in self._all.openers):
                 return False
         return any(map(self._all.may_break, _strings(value)))
@@ -129,6 +138,17 @@ def free_character(used: str) -> str:
     raise InvalidRequest(
         "the request uses every private-use character of Unicode; at least one has to be left out"
     )
+
+
+def _refuse_surrogates(value: Any, cause: Exception) -> None:
+    """Nothing, unless a string in the value has half of a character, which neither UTF-8 nor JSON can say.
+
+    Raises:
+        InvalidRequest: one has.
+    """
+    for text in _strings(value):
+        if _SURROGATE.search(text):
+            raise not_unicode(text) from cause
 
 
 def _strings(value: Any) -> Iterator[str]:

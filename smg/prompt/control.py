@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from smg.prompt.packed import pack_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from tokenizers import Tokenizer as HfTokenizer
 
@@ -94,16 +94,18 @@ class ControlCuts:
         self._right = frozenset(control.text for control in controls if control.strips_right)
         self.ids = {control.text: pack_ids([control.id]) for control in controls}
 
-    def cut(self, text: str) -> list[str]:
-        """Text, token, text, token, …, text: always odd in number, texts may be empty."""
-        pieces = self._pattern.split(text)
-        if self._left or self._right:
-            for n in range(1, len(pieces), 2):
-                if pieces[n] in self._left:
-                    pieces[n - 1] = pieces[n - 1].rstrip(_WHITE_SPACE)
-                if pieces[n] in self._right:
-                    pieces[n + 1] = pieces[n + 1].lstrip(_WHITE_SPACE)
-        return pieces
+    def cut(self, text: str) -> Iterator[str]:
+        """Text, token, text, token, …, text: always odd in number, texts may be empty; one at a time."""
+        done, strips = 0, False
+        for match in self._pattern.finditer(text):
+            token = match[0]
+            piece = text[done : match.start()]
+            if strips:
+                piece = piece.lstrip(_WHITE_SPACE)
+            yield piece.rstrip(_WHITE_SPACE) if token in self._left else piece
+            yield token
+            done, strips = match.end(), token in self._right
+        yield text[done:].lstrip(_WHITE_SPACE) if strips else text[done:]
 
     def spells(self, text: str) -> bool:
         """Whether a control token is spelled in the text."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from smg.prompt.packed import pack_ids
+from smg.prompt.parts import SafeCuts
 from smg.prompt.split_kinds import split_kind_of
 
 if TYPE_CHECKING:
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
     from smg.prompt.reference import PlainEncoder
     from smg.prompt.split_kinds import SplitKind
 
+# From about 10,000 bytes on tokie cuts a text for its threads, where no white space is near in the middle of a word or
+# even of a character: the ids are wrong, or it panics.
+_MOST_BYTES = 8192
+_MOST_CHARS = _MOST_BYTES // 4
+_CUTS = SafeCuts((), part_chars=_MOST_BYTES // 2)
 _SHORT = 512  # characters; a shorter text that the guard matches goes to the reference whole
 _LOOK_BACK = 2048  # characters searched for a cut before a matched place
 _RANDOM_PROBES = 300
@@ -37,8 +43,11 @@ class FastEncoder:
     The text must not spell an added token of the tokenizer other than those that the guard covers.
     """
 
-    def __init__(self, encode: Callable[[str], list[int]], plain: PlainEncoder, kind: SplitKind) -> None:
-        self._encode = encode
+    def __init__(
+        self, encode: Callable[[str], list[int]], plain: PlainEncoder, kind: SplitKind, cuts: SafeCuts = _CUTS
+    ) -> None:
+        self._encode_short = encode
+        self._cuts = cuts
         self._plain = plain
         self._kind = kind
 
@@ -53,7 +62,7 @@ class FastEncoder:
         except UnicodeEncodeError:
             return self._plain.encode(text)  # which says what is wrong with it
         if not guarded:
-            return pack_ids(self._encode(text))
+            return self._encode(text)
         if len(text) < _SHORT:
             return self._plain.encode(text)
         islands = self._islands(text, guarded)
@@ -65,10 +74,23 @@ class FastEncoder:
         parts: list[bytes] = []
         done = 0
         for start, end in islands:
-            parts += [pack_ids(self._encode(text[done:start])), self._plain.encode(text[start:end])]
+            parts += [self._encode(text[done:start]), self._plain.encode(text[start:end])]
             done = end
-        parts.append(pack_ids(self._encode(text[done:])))
+        parts.append(self._encode(text[done:]))
         return b"".join(parts)
+
+    def _encode(self, text: str) -> bytes:
+        """Ids of a text in which the guard found nothing; what cannot be cut short enough goes to the reference."""
+        if len(text) <= _MOST_CHARS:  # no longer than _MOST_BYTES, whatever it says
+            return pack_ids(self._encode_short(text))
+        return b"".join(
+            [
+                pack_ids(self._encode_short(part))
+                if len(part.encode()) <= _MOST_BYTES
+                else self._plain.encode(part)
+                for part in self._cuts.parts(text)
+            ]
+        )
 
     def _islands(self, text: str, guarded: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """Widen each guarded span to the safe cuts around it; spans between the same cuts become one."""
@@ -99,7 +121,7 @@ def load_fast_encoder(
 
     Returns: the encoder, or None; and for the log the reason.
     """
-    kind = _supported_kind(reference)
+    kind = supported_kind(reference)
     if kind is None:
         return None, "no fast backend for this tokenizer family"
     try:
@@ -114,14 +136,16 @@ def load_fast_encoder(
     def encode(text: str) -> list[int]:
         return tokenizer.encode(text, add_special_tokens=False).ids
 
-    fast = FastEncoder(encode, plain, kind.with_content(content))
+    content = tuple(content)
+    cuts = SafeCuts(content, part_chars=_MOST_BYTES // 2)
+    fast = FastEncoder(encode, plain, kind.with_content(content), cuts)
     for probe in [*_PROBES, *islice(_vocabulary_probes(reference), _VOCABULARY_PROBES), *_random_probes()]:
         if fast.encode(probe) != plain.encode(probe):
             return None, f"tokie differs from tokenizers on {probe!r}"
     return fast, f"tokie, {kind.name} rules"
 
 
-def _supported_kind(reference: HfTokenizer) -> SplitKind | None:
+def supported_kind(reference: HfTokenizer) -> SplitKind | None:
     """Byte-level BPE without options, with a known pre-tokenizer, on text as it is or in NFC."""
     model = reference.model
     if type(model).__name__ != "BPE" or model.byte_fallback or model.dropout or model.unk_token:

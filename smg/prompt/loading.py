@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from smg.prompt.control import ControlCuts, added_tokens_of
-from smg.prompt.fast import load_fast_encoder
+from smg.prompt.fast import load_fast_encoder, supported_kind
 from smg.prompt.packed import pack_ids
+from smg.prompt.parts import SafeCuts
 from smg.prompt.reference import PlainEncoder, WholeEncoder, encode_ids, open_reference, without_start_prefix
 from smg.prompt.segments import PromptEncoder, SegmentCache
 from smg.prompt.tokenizer import Tokenizer
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 
     from smg.prompt.control import AddedTokens, ControlToken
     from smg.prompt.directory import TokenizerDirectory
+    from smg.prompt.vocabulary import Vocabulary
 
+_MOST_COMPOSED = 4  # characters that NFC makes one of
 _PROBED_TOKENS = 12
 _PROBE, _OTHER_PROBE = "Hello", "World 2"
 
@@ -33,6 +36,7 @@ class Parts:
     Attributes:
         prefix: packed ids that the tokenizer puts before a text. suffix: and after it.
         named_tokens: bos_token and the like, for templates.
+        longest_token: most characters of a text that one token can stand for; None where that is not known.
         summary: for the log, which shortcuts are used and why others are not.
     """
 
@@ -42,6 +46,7 @@ class Parts:
     prefix: bytes
     suffix: bytes
     named_tokens: dict[str, str]
+    longest_token: int | None
     summary: str
 
 
@@ -65,18 +70,29 @@ def load_parts(found: TokenizerDirectory, template_text: str, *, use_fast: bool,
     # From here on `reference` encodes control tokens as text: nothing above may be asked of it again.
     plain = PlainEncoder(reference, added.controls)
     prompts, summary = _prompt_encoder(found.tokenizer_json, plain, added, probes)
+    kind = supported_kind(reference)
     fast = None
     if use_fast and prompts.is_uniform:
         fast, reason = load_fast_encoder(found.tokenizer_json, reference, plain, added.content)
         summary = f"{summary}, {reason}"
-    prompts = prompts.finished(SegmentCache(cache_bytes), fast)
+    parts = SafeCuts(added.content) if kind is not None and prompts.is_uniform else None
+    prompts = prompts.finished(SegmentCache(cache_bytes), fast, parts)
     tokenizer = Tokenizer(
         vocabulary,
         encode=prompts.encode_text,
         eos_ids=_eos_ids(found, reference),
         reference=None if is_table_exact else open_reference(found.tokenizer_json),
     )
-    return Parts(tokenizer, prompts, added.controls, prefix, suffix, found.named_tokens, summary)
+    longest = None if kind is None else _longest_token(reference, vocabulary)
+    return Parts(tokenizer, prompts, added.controls, prefix, suffix, found.named_tokens, longest, summary)
+
+
+def _longest_token(reference: HfTokenizer, vocabulary: Vocabulary) -> int | None:
+    """Most characters that one token can stand for, where nothing of a text is dropped. Bytes bound characters."""
+    if any(token.lstrip or token.rstrip for token in reference.get_added_tokens_decoder().values()):
+        return None
+    longest = max(map(len, vocabulary.bytes_with_specials), default=0)
+    return longest if reference.normalizer is None else longest * _MOST_COMPOSED
 
 
 def _prompt_encoder(

@@ -103,7 +103,7 @@ class PlainEncoder:
         try:
             ids = encode_ids(self._reference, text)
         except (UnicodeEncodeError, TypeError) as error:
-            raise _not_unicode(text) from error
+            raise not_unicode(text) from error
         if self._leaks and not self._leaks.isdisjoint(ids):
             ids = self._encode_parts(self._after_opener.split(text))
             if not self._leaks.isdisjoint(ids):  # spelled in a way that the normalizer undid
@@ -125,7 +125,8 @@ def _as_special(control: ControlToken) -> AddedToken:
     )
 
 
-def _not_unicode(text: str) -> InvalidRequest:
+def not_unicode(text: str) -> InvalidRequest:
+    """What is said about a text with half of a character in it."""
     position = next((n for n, char in enumerate(text) if "\ud800" <= char <= "\udfff"), 0)
     return InvalidRequest(
         f"the text has a lone surrogate at character {position}, which is not valid Unicode"
@@ -147,4 +148,4 @@ class WholeEncoder:
         try:
             return pack_ids(encode_ids(self._reference, text))
         except (UnicodeEncodeError, TypeError) as error:
-            raise _not_unicode(text) from error
+            raise not_unicode(text) from error

@@ -9,11 +9,52 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Protocol
 
+from smg.errors import ContextTooLong
+from smg.prompt.packed import ID_BYTES
+
 if TYPE_CHECKING:
     from smg.prompt.control import ControlCuts
+    from smg.prompt.parts import SafeCuts
 
 _ENTRY_OVERHEAD = 200  # bytes of two objects and their place in a dict, about
 _LARGEST_SHARE = 8  # an entry larger than this part of the cache is not kept
+
+
+_MAX_STORED = 256  # segments of one prompt that are kept: one prompt must not push out everybody else's
+
+
+def too_long(max_tokens: int) -> ContextTooLong:
+    """What is said about a prompt that is refused before all of it is encoded."""
+    return ContextTooLong(
+        f"This model's maximum context length is {max_tokens} tokens. However, your request has more than"
+        f" {max_tokens} input tokens. Please reduce the length of the input."
+    )
+
+
+class _Prompt:
+    """What one prompt has come to so far.
+
+    Attributes:
+        ids: packed; at most one part of a segment longer than the bound.
+    """
+
+    def __init__(self, max_tokens: int | None, reserved: int = 0) -> None:
+        self.ids = bytearray()
+        self.may_store = _MAX_STORED
+        self._max_tokens = max_tokens
+        self._reserved = reserved
+
+    def add(self, ids: bytes) -> None:
+        """Append.
+
+        Raises:
+            ContextTooLong: it is more than the model takes.
+        """
+        self.ids += ids
+        if self._max_tokens is None:
+            return
+        if len(self.ids) > (self._max_tokens - self._reserved) * ID_BYTES:
+            raise too_long(self._max_tokens)
 
 
 class TextEncoder(Protocol):
@@ -80,6 +121,7 @@ class PromptEncoder:
         start: TextEncoder | None = None,
         whole: TextEncoder | None = None,
         fast: TextEncoder | None = None,
+        parts: SafeCuts | None = None,
     ) -> None:
         """Put the parts together.
 
@@ -90,6 +132,7 @@ class PromptEncoder:
             start: encodes the text at the very start of a prompt; None where it is a segment like any other.
             whole: encodes a rendered prompt at once, for tokenizers whose segments depend on each other; else None.
             fast: encodes a segment that spells no control token as `plain` would; None to do without.
+            parts: where a long segment may be encoded in parts; None where no such place is known.
         """
         self._cuts = cuts
         self._plain = plain
@@ -97,11 +140,20 @@ class PromptEncoder:
         self._start = start
         self._whole = whole
         self._fast = fast or plain
+        self._parts = parts
 
-    def finished(self, cache: SegmentCache, fast: TextEncoder | None) -> PromptEncoder:
-        """The same with a cache of its own, and with a fast encoder where every segment is encoded alike."""
+    def finished(
+        self, cache: SegmentCache, fast: TextEncoder | None, parts: SafeCuts | None
+    ) -> PromptEncoder:
+        """The same with a cache of its own; the others only where every segment is encoded alike."""
         return PromptEncoder(
-            self._cuts, plain=self._plain, cache=cache, start=self._start, whole=self._whole, fast=fast
+            self._cuts,
+            plain=self._plain,
+            cache=cache,
+            start=self._start,
+            whole=self._whole,
+            fast=fast,
+            parts=parts,
         )
 
     @property
@@ -109,43 +161,60 @@ class PromptEncoder:
         """Every segment is encoded alike, wherever it stands: a fast encoder may take part."""
         return self._start is None and self._whole is None
 
-    def encode_rendered(self, rendered: str, mark: str = "") -> bytes:
+    def encode_rendered(self, rendered: str, mark: str = "", *, max_tokens: int | None = None) -> bytes:
         """Packed ids of a rendered prompt, in which control tokens count.
 
         Args:
             rendered: text, with the mark in it where content was broken.
             mark: the mark; empty where nothing had to be broken.
+            max_tokens: most ids; None for any number.
+
+        Raises:
+            ContextTooLong: there are more ids; the rest is not encoded.
         """
+        prompt = _Prompt(max_tokens)
         if self._whole is not None and not mark:
-            return self._whole.encode(rendered)
-        pieces = self._cuts.cut(rendered)
-        ids: list[bytes] = []
-        for n, piece in enumerate(pieces):
+            prompt.add(self._whole.encode(rendered))
+            return bytes(prompt.ids)
+        for n, piece in enumerate(self._cuts.cut(rendered)):
             if n & 1:
-                ids.append(self._cuts.ids[piece])
+                prompt.add(self._cuts.ids[piece])
             elif piece:
-                ids.append(self._segment(piece, mark, is_start=n == 0))
-        return b"".join(ids)
+                text = piece.replace(mark, "") if mark else piece
+                if n == 0 and self._start is not None:
+                    prompt.add(self._start.encode(text))
+                else:
+                    self._add_segment(prompt, text, may_spell=bool(mark))
+        return bytes(prompt.ids)
 
-    def encode_text(self, text: str) -> bytes:
-        """Packed ids of a text, in which control tokens do not count."""
-        if not text:
-            return b""
-        if self._start is not None:
-            return self._start.encode(text)
-        return self._cached(text, may_spell=True)
+    def encode_text(self, text: str, *, max_tokens: int | None = None, reserved: int = 0) -> bytes:
+        """Packed ids of a text, in which control tokens do not count.
 
-    def _segment(self, text: str, mark: str, *, is_start: bool) -> bytes:
-        if mark:
-            text = text.replace(mark, "")
-        if is_start and self._start is not None:
-            return self._start.encode(text)
-        return self._cached(text, may_spell=bool(mark))
+        Args:
+            text: any.
+            max_tokens: most ids; None for any number.
+            reserved: how many of them are for what stands around the text.
 
-    def _cached(self, text: str, *, may_spell: bool) -> bytes:
+        Raises:
+            ContextTooLong: there are more ids; the rest is not encoded.
+        """
+        prompt = _Prompt(max_tokens, reserved)
+        if text and self._start is not None:
+            prompt.add(self._start.encode(text))
+        elif text:
+            self._add_segment(prompt, text, may_spell=True)
+        return bytes(prompt.ids)
+
+    def _add_segment(self, prompt: _Prompt, text: str, *, may_spell: bool) -> None:
         ids = self._cache.get(text)
-        if ids is None:
-            encoder = self._plain if may_spell and self._cuts.spells(text) else self._fast
-            ids = encoder.encode(text)
-            self._cache.put(text, ids)
-        return ids
+        if ids is not None:
+            prompt.add(ids)
+            return
+        encoder = self._plain if may_spell and self._cuts.spells(text) else self._fast
+        before = len(prompt.ids)
+        # Encoders take some hundred bytes of memory for each character while they work.
+        for part in self._parts.parts(text) if self._parts else (text,):
+            prompt.add(encoder.encode(part))
+        if prompt.may_store:
+            prompt.may_store -= 1
+            self._cache.put(text, bytes(prompt.ids[before:]))

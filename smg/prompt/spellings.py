@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from itertools import pairwise
+from heapq import merge
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
 from smg.prompt.control import any_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
+_BATCH = 4096  # breaks
 _FORMAT_PLACE = re.compile(r"[%{]")  # where format() or % put a string into a literal
 
 
@@ -43,22 +45,33 @@ class Spellings:
                     return True
                 tail = text[-self._longest :]
                 if opener in tail or tail[-1].isspace():
-                    return bool(self._breaks(text))
-        return self.is_joined and bool(self._breaks(text))
+                    return bool(self._edges(text))
+        return self.is_joined and (self._any.search(text) is not None or bool(self._edges(text)))
 
     def break_up(self, text: str, mark: str) -> str:
         """The text with the mark wherever it has to be broken."""
         if not self.may_break(text):
             return text
-        cuts = [0, *sorted(self._breaks(text)), len(text)]
-        return mark.join([text[start:end] for start, end in pairwise(cuts)])
+        # In batches, for a text may be nothing but control tokens: a string object for each would be many times its size.
+        parts: list[str] = []
+        done = 0
+        places = merge(self._spelled(text), sorted(self._edges(text)), [len(text)])
+        while batch := list(islice(places, _BATCH)):
+            cuts = [done, *batch]
+            parts.append(mark.join([text[start:end] for start, end in pairwise(cuts)]))
+            done = batch[-1]
+        return mark.join(parts)
 
-    def _breaks(self, text: str) -> set[int]:
-        breaks: set[int] = set()
+    def _spelled(self, text: str) -> Iterator[int]:
+        """Where control tokens are broken that the text spells, in order."""
         found = self._any.search(text)
         while found:  # finditer() would miss tokens that overlap
-            breaks.add(found.start() + 1)
+            yield found.start() + 1
             found = self._any.search(text, found.start() + 1)
+
+    def _edges(self, text: str) -> set[int]:
+        """Where the text is broken off from what may stand around it."""
+        breaks: set[int] = set()
         core = text.strip()
         if not core:
             return breaks

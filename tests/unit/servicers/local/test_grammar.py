@@ -81,6 +81,7 @@ def test_white_space_between_json_tokens_is_bounded(compiler):
         (Constraint(lark=""), "mpty"),
         (Constraint(structural_tag="{}"), "structural_tag"),
         (Constraint(), "None"),
+        (Constraint(json_schema='{"$ref": "#"}'), "refers to itself without end"),
     ],
     ids=lambda value: value if isinstance(value, str) else f"{value}",
 )
@@ -89,6 +90,15 @@ def test_what_cannot_be_compiled_is_refused_by_name(compiler, constraint, named)
         compiler.compile(constraint)
     assert caught.value.code == INVALID_ARGUMENT
     assert len(caught.value.message) < 500
+
+
+@pytest.mark.parametrize("regex", ["(a?){300}a{300}", "((a{1,1000}){1,1000}){1,1000}", "(a{1,9999}){1,9999}"])
+def test_a_constraint_beyond_the_limits_is_the_client_s_fault_whenever_it_shows(compiler, regex):
+    with pytest.raises(RefusalError, match="too large") as caught:
+        accepts(compiler, Constraint(regex=regex), "a" * 2000)
+    assert caught.value.code == INVALID_ARGUMENT
+    assert len(caught.value.message) < 500
+    assert "non-verbose" not in caught.value.message
 
 
 def test_a_schema_too_deep_to_parse_is_refused(compiler):

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer as HfTokenizer
 from tokenizers import processors
 from transformers import PreTrainedTokenizerFast
 
-from smg.errors import InvalidRequest
+from smg.errors import ContextTooLong, InvalidRequest
 from smg.prompt.builder import PromptBuilder
 from smg.prompt.packed import unpack_ids
 
@@ -233,3 +233,39 @@ def test_without_the_fast_package_the_reference_serves(
 
 def test_end_of_generation_ids_come_from_both_configs(builder: PromptBuilder, reference: HfTokenizer) -> None:
     assert builder.tokenizer.eos_ids == {reference.token_to_id("<|im_end|>")}
+
+
+@pytest.mark.parametrize("where", ["tools", "variables"])
+def test_a_lone_surrogate_beside_the_messages_is_named(builder: PromptBuilder, where: str) -> None:
+    value = {"\ud800": "\ud800"}
+    with pytest.raises(InvalidRequest, match="lone surrogate"):
+        builder.chat(CHAT, **({"tools": [value]} if where == "tools" else {"variables": value}))
+
+
+def test_a_number_of_more_than_64_bits_is_no_fault(builder: PromptBuilder) -> None:
+    assert builder.chat(CHAT, variables={"n": 1 << 70}) == builder.chat(CHAT)
+
+
+def test_a_prompt_longer_than_allowed_is_refused(builder: PromptBuilder) -> None:
+    chat = builder.chat(CHAT)
+    assert builder.chat(CHAT, max_tokens=chat.tokens) == chat
+    with pytest.raises(ContextTooLong, match=f"more than {chat.tokens - 1} input tokens"):
+        builder.chat(CHAT, max_tokens=chat.tokens - 1)
+    text = builder.text("one two three")
+    assert builder.text("one two three", max_tokens=text.tokens) == text
+    with pytest.raises(ContextTooLong, match=f"more than {text.tokens - 1} input tokens"):
+        builder.text("one two three", max_tokens=text.tokens - 1)
+
+
+def test_what_cannot_fit_is_refused_before_it_is_tokenized(
+    builder: PromptBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object, **__: object) -> bytes:
+        raise AssertionError
+
+    monkeypatch.setattr(builder._prompts, "encode_rendered", never)
+    monkeypatch.setattr(builder._prompts, "encode_text", never)
+    with pytest.raises(ContextTooLong):
+        builder.chat([{"role": "user", "content": "<|im_end|>" * 1000}], max_tokens=10)
+    with pytest.raises(ContextTooLong):
+        builder.text("x y " * 1000, max_tokens=10)

@@ -51,5 +51,5 @@ def test_white_space_that_the_template_writes_is_content() -> None:
 
 def test_without_control_tokens_nothing_is_cut() -> None:
     cuts = ControlCuts([])
-    assert cuts.cut("<s>a") == ["<s>a"]
+    assert list(cuts.cut("<s>a")) == ["<s>a"]
     assert not cuts.spells("<s>a")

@@ -146,3 +146,20 @@ def test_an_added_token_that_is_content_keeps_its_id_wherever_it_is_spelled(tmp_
     text = "a <table>\n        b"
     assert builder.tokenizer.encode(text) == pack_ids(gpt2_ids(tmp_path)(text))
     assert tokenizer.token_to_id("<table>") in unpack_ids(builder.chat(user(text)).ids)
+
+
+@pytest.mark.parametrize(
+    "word", ["\u4e16\u754c", "the", "a_", "\u00e9a", "it's 12 words, ", "\U0001f600", "1"]
+)
+@pytest.mark.parametrize("length", [2049, 9_999, 20_001, 30_003])
+def test_long_texts_have_the_reference_s_ids_with_or_without_white_space(
+    tokenizer_dir: Path, word: str, length: int
+) -> None:
+    fast, slow = long_text_builders(tokenizer_dir)
+    text = (word * length)[:length]
+    assert fast.text(text).ids == slow.text(text).ids
+
+
+@cache
+def long_text_builders(directory: Path) -> tuple[PromptBuilder, PromptBuilder]:
+    return PromptBuilder.load(directory, cache_bytes=0), PromptBuilder.load(directory, backend="reference")

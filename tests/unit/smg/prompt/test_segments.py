@@ -6,8 +6,10 @@ import threading
 
 import pytest
 
+from smg.errors import ContextTooLong
 from smg.prompt.control import ControlCuts, ControlToken
 from smg.prompt.packed import pack_ids, unpack_ids
+from smg.prompt.parts import SafeCuts
 from smg.prompt.segments import PromptEncoder, SegmentCache
 
 
@@ -127,3 +129,32 @@ def test_many_threads_may_share_a_cache() -> None:
         thread.join()
     assert wrong == []
     assert cache.size_bytes <= 2_500
+
+
+def test_encoding_stops_at_the_first_id_too_many() -> None:
+    plain = CodePoints()
+    prompts = encoder(plain=plain)
+    assert len(prompts.encode_rendered("<s>ab<s>cd", max_tokens=6)) == 24
+    with pytest.raises(ContextTooLong, match=r"context length is 5 tokens.*more than 5 input tokens"):
+        prompts.encode_rendered("<s>ab<s>cd<s>never", max_tokens=5)
+    assert "never" not in plain.seen
+    with pytest.raises(ContextTooLong, match="context length is 5 tokens"):
+        prompts.encode_text("abcd", max_tokens=5, reserved=2)
+
+
+def test_a_long_segment_reaches_the_encoder_in_parts() -> None:
+    plain = CodePoints()
+    prompts = encoder(plain=plain, parts=SafeCuts((), part_chars=10))
+    text = "some words, " * 20 + "<s>" * 20
+    assert unpack_ids(prompts.encode_text(text)) == codes(text)
+    assert max(map(len, plain.seen)) < 20
+    with pytest.raises(ContextTooLong):
+        prompts.encode_text(f"{text}!", max_tokens=5)
+
+
+def test_one_prompt_fills_no_more_than_its_share_of_the_cache() -> None:
+    cache = SegmentCache(1 << 20)
+    prompts = encoder(cache=cache)
+    prompts.encode_rendered("<s>".join(f"segment {n}" for n in range(2000)))
+    assert cache.get("segment 0") is not None
+    assert cache.get("segment 1999") is None
