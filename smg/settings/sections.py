@@ -92,7 +92,7 @@ class ModelSettings(Section):
         None, "Directory that keeps tokenizers fetched from workers. Default: a temporary one.", metavar="DIR"
     )
     tokenizer_cache_bytes: int = setting(
-        64 * _MIB, "Memory for token ids of prompt segments seen before. 0 keeps none.", metavar="BYTES", ge=0
+        16 * _MIB, "Memory for token ids of prompt segments seen before. 0 keeps none.", metavar="BYTES", ge=0
     )
 
 
