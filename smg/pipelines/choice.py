@@ -61,7 +61,8 @@ class Choice:
         self._stop = StopMatcher(options.stop, keep=options.keep_stop) if options.stop else None
         # Ids that may turn out to be the end of the choice; text after them decides whether they are shown.
         self._held_ids = options.stop_token_ids
-        if not options.skip_special_tokens:
+        # An end token that is not shown still has a log-probability, which must not be shown either.
+        if options.logprobs or not options.skip_special_tokens:
             self._held_ids |= tokenizer.eos_ids
         self._held: list[int] = []
         self._held_logprobs: list[work_pb2.TokenLogprobs] = []

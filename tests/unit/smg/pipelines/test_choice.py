@@ -234,6 +234,17 @@ async def test_log_probabilities_leave_out_the_stop_token(tokenizer):
     assert all(each.top_logprobs[0].token == each.token for each in sink.logprobs)
 
 
+async def test_log_probabilities_leave_out_a_stop_token_whose_end_comes_later(tokenizer):
+    ids = ids_of(tokenizer, "Hi")
+    eos = next(iter(tokenizer.eos_ids))
+    sink = Log(accepts_fragments=False)
+    answer, (choice,), _ = started(sink, tokenizer, logprobs=True)
+    choice.on_step((*ids, eos), [work_pb2.TokenLogprobs(logprob=-0.5) for _ in (*ids, eos)], None)
+    choice.on_step((), (), end(matched_token_id=eos))
+    await answer.done
+    assert b"".join(each.bytes for each in sink.logprobs) == b"Hi"
+
+
 async def test_an_infinite_log_probability_is_a_number(tokenizer):
     sink = Log(accepts_fragments=False)
     answer, (choice,), _ = started(sink, tokenizer, logprobs=True)
