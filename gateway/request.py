@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from smg.types.context import RequestContext, new_id
+from smg.types.context import RequestContext, is_usable_id, new_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-MAX_ID_LENGTH = 256
 
 
 class HttpRequest(NamedTuple):
@@ -55,7 +53,8 @@ def request_context(
     request_id = ""
     for name in id_headers:
         value = headers.get(name)
-        if value and (request_id := _usable_id(value)):
+        if value and is_usable_id(text := value.decode("latin-1")):
+            request_id = text
             break
     return RequestContext(
         request_id=request_id or new_id(id_prefix),
@@ -64,13 +63,6 @@ def request_context(
         traceparent=headers.get(b"traceparent", b"").decode("latin-1"),
         routing_key=_routing_key(headers.get(b"x-smg-routing-key", b"")),
     )
-
-
-def _usable_id(value: bytes) -> str:
-    """The id, or "" for one that would break logs and headers: too long, or with other than printable ASCII."""
-    if len(value) > MAX_ID_LENGTH:
-        return ""
-    return value.decode() if all(33 <= byte <= 126 for byte in value) else ""
 
 
 def _routing_key(value: bytes) -> str:

@@ -9,12 +9,11 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
-from smg.types.context import RequestContext, new_id
+from smg.types.context import RequestContext, is_usable_id, new_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-MAX_ID_LENGTH = 256
 MAX_ROUTING_KEY_LENGTH = 128
 REQUEST_ID = "x-request-id"
 
@@ -32,7 +31,7 @@ def metadata_map(metadata: Iterable[tuple[str, str | bytes]] | None) -> dict[str
 
 def request_context(metadata: dict[str, str], id_keys: Sequence[str], id_prefix: str) -> RequestContext:
     """Ids of a call: the client's own where a key has a usable one, else new. The caller is not known yet."""
-    request_id = next((metadata[key] for key in id_keys if _is_usable(metadata.get(key, ""))), "")
+    request_id = next((metadata[key] for key in id_keys if is_usable_id(metadata.get(key, ""))), "")
     routing_key = metadata.get("x-smg-routing-key", "")
     return RequestContext(
         request_id=request_id or new_id(id_prefix),
@@ -41,8 +40,3 @@ def request_context(metadata: dict[str, str], id_keys: Sequence[str], id_prefix:
         traceparent=metadata.get("traceparent", ""),
         routing_key=routing_key if len(routing_key) <= MAX_ROUTING_KEY_LENGTH else "",
     )
-
-
-def _is_usable(value: str) -> bool:
-    """False for an id that would break logs or answers: too long, or with anything but visible ASCII."""
-    return 0 < len(value) <= MAX_ID_LENGTH and all("!" <= character <= "~" for character in value)

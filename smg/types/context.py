@@ -22,6 +22,17 @@ class Caller:
 
 
 ANONYMOUS = Caller()
+MAX_ID_LENGTH = 256
+
+
+def is_visible_ascii(text: str) -> bool:
+    """Nothing that would break a header, a log line or an answer."""
+    return all("!" <= character <= "~" for character in text)
+
+
+def is_usable_id(text: str) -> bool:
+    """A client's request id may be used: there is one, it is short, and visible ASCII only."""
+    return 0 < len(text) <= MAX_ID_LENGTH and is_visible_ascii(text)
 
 
 # Ids must differ, nobody has to be kept from guessing one: no system call for each.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from smg.types.context import MAX_ID_LENGTH, is_visible_ascii
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -12,7 +14,6 @@ MAX_STOP_SEQUENCES = 4
 MAX_TOKEN_ID = 2**32 - 1
 MAX_ID_DIGITS = 10
 MAX_LISTED_IDS = 4096
-MAX_RID_CHARS = 256
 # A few examples help; a thousand do not.
 MAX_BIAS_FAULTS = 3
 Fault = tuple[str, str]
@@ -69,8 +70,8 @@ def _bias_faults(bias: Mapping[str, float]) -> list[Fault]:
 
 def rid_faults(rid: str) -> list[Fault]:
     """A request id is repeated in every chunk and stands in logs: short, and visible ASCII only."""
-    if len(rid) > MAX_RID_CHARS:
-        return [("rid", f"rid has {len(rid)} characters; at most {MAX_RID_CHARS} are allowed")]
-    if not all("!" <= character <= "~" for character in rid):
+    if len(rid) > MAX_ID_LENGTH:
+        return [("rid", f"rid has {len(rid)} characters; at most {MAX_ID_LENGTH} are allowed")]
+    if not is_visible_ascii(rid):
         return [("rid", "rid has other characters than visible ASCII; only those are allowed")]
     return []
