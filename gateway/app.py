@@ -1,4 +1,4 @@
-"""The ASGI application: reads a request, finds its handler, and sees to it that every request is answered.
+"""The application: finds a request's handler, and sees to it that every request is answered.
 
 What a handler raises becomes an HTTP answer here and nowhere else. A client that leaves, or reads too slowly,
 cancels the task that answers it; whatever that task waits for ends with it.
@@ -9,19 +9,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Never, Protocol
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import unquote
+
+import httptools
 
 from gateway.errors import error_answer
-from gateway.one_write import ABORT
-from gateway.reply import AsgiReply, watch_disconnect
-from gateway.request import HttpRequest, header_map, request_context
+from gateway.reply import HttpReply, Outlet
+from gateway.request import HttpRequest, request_context
 from smg.errors import BodyTooLarge, InternalError, MethodNotAllowed, SmgError, WorkerUnavailable
 
 if TYPE_CHECKING:
-    from gateway.reply import Receive, Send
+    from gateway.arriving import ArrivingRequest
     from gateway.routes import Route, RouteTable
     from gateway.sse import KeepAlive
     from smg.types.callers import CallerDirectory
+    from smg.types.context import RequestContext
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +60,18 @@ class Observer(Protocol):
         ...
 
 
+class Connection(Outlet, Protocol):
+    """The connection, as far as an exchange sees it."""
+
+    def close(self) -> None:
+        """Close when the client has read what was written, or has had its time."""
+        ...
+
+    def abort(self) -> None:
+        """Close now."""
+        ...
+
+
 class GatewayApp:
     """The application: what every exchange shares."""
 
@@ -73,76 +88,163 @@ class GatewayApp:
         self.keep_alive = keep_alive
         self.limits = limits
         self.observer = observer
+        self.is_open = callers.is_open
+        # Running requests; the event loop itself does not keep a task alive.
+        self.tasks: set[asyncio.Task[None]] = set()
 
-    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        """Serve one ASGI scope. Life span is the server's business; web sockets are refused."""
-        if scope["type"] != "http":
-            if scope["type"] == "websocket":
-                await send({"type": "websocket.close", "code": 1002, "reason": "no such path"})
-            return
-        await _Exchange(self, scope, receive, send).run()
-
-
-class _Exchange:
-    """One request and its answer."""
-
-    def __init__(self, app: GatewayApp, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        self._app = app
-        self._scope = scope
-        self._receive = receive
-        self._task = asyncio.current_task()
-        self._started_at = asyncio.get_running_loop().time()
-        self._is_gone = False
-        self._route_name = "unknown"
-        self._headers = header_map(scope["headers"])
-        raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
-        self._raw_path = raw_path.partition(b"?")[0].decode("latin-1")
-        self._context = request_context(
-            self._headers, app.limits.id_headers, app.routes.id_prefix(self._raw_path)
-        )
-        self._reply = AsgiReply(send, app.limits.max_held_bytes, self._gone)
-
-    async def run(self) -> None:
-        status = 499
+    def begin(self, request: ArrivingRequest, connection: Connection) -> Exchange:
+        """Take a request whose head is here; its answer has ended already if that was enough to refuse it."""
+        exchange = Exchange(self, request, connection)
         try:
-            status = await self._answered()
+            exchange.admit()
+        except SmgError as error:
+            exchange.refuse(error)
+        return exchange
+
+
+class Exchange:
+    """One request and its answer.
+
+    Attributes:
+        reply: the answer.
+        max_body_bytes: longest body that is taken.
+    """
+
+    __slots__ = (
+        "reply", "max_body_bytes",
+        "_app", "_request", "_connection", "_raw_path", "_query", "_context", "_route", "_parameters", "_task",
+        "_started_at", "_has_begun", "_is_gone", "_is_over",
+    )  # fmt: skip
+
+    def __init__(self, app: GatewayApp, request: ArrivingRequest, connection: Connection) -> None:
+        limits = app.limits
+        self.max_body_bytes = limits.max_body_bytes
+        self.reply = HttpReply(connection, limits.max_held_bytes, self._dropped)
+        self._app = app
+        self._request = request
+        self._connection: Connection | None = connection
+        self._raw_path = self._query = ""
+        self._context: RequestContext
+        self._route: Route | None = None
+        self._parameters: dict[str, str] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._started_at = asyncio.get_running_loop().time() if limits.access_log else 0.0
+        self._has_begun = self._is_gone = self._is_over = False
+
+    def admit(self) -> None:
+        """Find the route and who asks, before anything of the body is read.
+
+        Raises:
+            SmgError: the request is refused for its head.
+        """
+        app, request = self._app, self._request
+        raw_path, self._query = _target(request.url)
+        self._raw_path = raw_path
+        try:
+            route, self._parameters = app.routes.find(request.method, raw_path)
+        except SmgError:
+            prefix = app.routes.id_prefix(raw_path)
+            self._context = request_context(request.headers, app.limits.id_headers, prefix)
+            raise
+        self._route = route
+        self._context = request_context(request.headers, app.limits.id_headers, route.id_prefix)
+        if not app.is_open and route.access != "open":
+            self._identify(route)
+        declared = request.headers.get(b"content-length")
+        if declared is not None and (
+            len(declared) > 18 or (declared.isdigit() and int(declared) > self.max_body_bytes)
+        ):
+            length = declared.decode("latin-1")[:40]
+            raise BodyTooLarge(f"the body has {length} bytes; at most {self.max_body_bytes} are allowed")
+
+    def refuse(self, error: SmgError) -> None:
+        """Answer without a handler."""
+        self._end(self._fail(error))
+
+    def start(self, body: bytes) -> None:
+        """The whole request is here: answer it."""
+        task = self._task = asyncio.get_running_loop().create_task(self._run(body))
+        self._app.tasks.add(task)
+
+    def refuse_body(self) -> None:
+        """The body is longer than allowed."""
+        self.refuse(BodyTooLarge(f"the body has more than {self.max_body_bytes} bytes; no more are allowed"))
+
+    def left(self) -> None:
+        """The client has left."""
+        if self.reply.is_ended:
+            # It has its whole answer, or does not want the rest.
+            self.reply.close()
+        else:
+            self.reply.close()
+            self._dropped()
+
+    def _dropped(self) -> None:
+        """Nobody reads the answer any more."""
+        self._is_gone = True
+        if self._task is None:
+            self._end(499)
+        elif self._has_begun:
+            # A task that is cancelled before its first step never runs, not even its end.
+            self._task.cancel()
+
+    async def _run(self, body: bytes) -> None:
+        status = 499
+        self._has_begun = True
+        try:
+            if not self._is_gone:
+                status = await self._answered(body)
         except asyncio.CancelledError:
             if not self._is_gone or self._task is None:
                 raise
             self._task.uncancel()
         finally:
-            self._app.keep_alive.discard(self._reply)
-            if not self._reply.is_ended:
-                self._reply.close()
-            if self._reply.is_too_slow:
-                self._app.observer.slow_reader_aborted()
-                self._cut()
-            self._app.observer.http_response(self._route_name, status)
-            if self._app.limits.access_log:
-                self._log(status)
-            # The reply knows us and we know the task that runs us: cycles, for which memory would wait.
-            self._task = None
-            self._reply.forget()
+            self._end(status)
 
-    def _cut(self) -> None:
-        """Cut the connection: closing it would wait for a client that does not read."""
-        abort = self._scope.get("extensions", {}).get(ABORT)
-        if abort is not None:
-            abort()
+    def _end(self, status: int) -> None:
+        """Everything is said."""
+        app, reply, connection = self._app, self.reply, self._connection
+        if self._is_over or connection is None:
+            return
+        self._is_over = True
+        app.keep_alive.discard(reply)
+        if reply.is_too_slow:
+            app.observer.slow_reader_aborted()
+            # Closing would wait for a client that does not read.
+            connection.abort()
+        elif not reply.is_ended:
+            # A client notices that the end is missing.
+            connection.close()
+        app.observer.http_response(self._route.name if self._route is not None else "unknown", status)
+        if app.limits.access_log:
+            self._log(status)
+        if self._task is not None:
+            app.tasks.discard(self._task)
+        # We know the task that runs us, and the connection knows us: cycles, for which memory would wait.
+        self._task = self._connection = None
+        reply.forget()
 
     def _log(self, status: int) -> None:
         fields = {
             "request_id": self._context.request_id,
-            "method": self._scope["method"],
+            "method": self._request.method,
             "path": self._raw_path[:200],
             "status": status,
             "duration_ms": round((asyncio.get_running_loop().time() - self._started_at) * 1000, 1),
         }
         logger.info("request", extra=fields)
 
-    async def _answered(self) -> int:
+    async def _answered(self, body: bytes) -> int:
+        route, request, raw_path, reply = self._route, self._request, self._raw_path, self.reply
+        assert route is not None  # noqa: S101 - admit() has found it
+        path = unquote(raw_path) if "%" in raw_path else raw_path
         try:
-            await self._handle()
+            await route.handler(
+                HttpRequest(
+                    request.method, path, raw_path, self._query, request.headers, body, self._context, self._parameters
+                ),
+                reply,
+            )  # fmt: skip
         except SmgError as error:
             return self._fail(error)
         except asyncio.CancelledError:
@@ -154,92 +256,43 @@ class _Exchange:
         except Exception:
             logger.exception("request %s failed", self._context.request_id)
             return self._fail(InternalError(f"internal error; request id {self._context.request_id}"))
-        await self._reply.drained(self._app.limits.max_stall_s)
-        return self._reply.status
-
-    async def _handle(self) -> None:
-        method: str = self._scope["method"]
-        route, parameters = self._app.routes.find(method, self._raw_path)
-        self._route_name = route.name
-        self._identify(route)
-        body = await self._body()
-        request = HttpRequest(
-            method=method,
-            path=self._scope["path"],
-            raw_path=self._raw_path,
-            query=self._scope["query_string"].decode("latin-1"),
-            headers=self._headers,
-            body=body,
-            context=self._context,
-            parameters=parameters,
-        )
-        watch_disconnect(self._receive, self._gone)
-        await route.handler(request, self._reply)
+        if not reply.is_ended:
+            logger.error("request %s: the handler has not ended its answer", self._context.request_id)
+            return self._fail(InternalError(f"internal error; request id {self._context.request_id}"))
+        await reply.drained(self._app.limits.max_stall_s)
+        return reply.status
 
     def _identify(self, route: Route) -> None:
-        """Find out who asks, before anything of the body is read."""
         callers = self._app.callers
-        if route.access == "open" or callers.is_open:
-            return
-        authorization = self._headers.get(b"authorization", b"").decode("latin-1")
+        authorization = self._request.headers.get(b"authorization", b"").decode("latin-1")
         if route.access == "admin":
             caller = callers.identify_admin(authorization)
         else:
             caller = callers.identify(authorization)
         self._context = self._context._replace(caller=caller)
 
-    async def _body(self) -> bytes:
-        """The whole body.
-
-        Raises:
-            BodyTooLarge: more bytes than the setting allows, declared or sent.
-        """
-        limit = self._app.limits.max_body_bytes
-        declared = self._headers.get(b"content-length", b"0")
-        if len(declared) > 18 or (declared.isdigit() and int(declared) > limit):
-            raise BodyTooLarge(
-                f"the body has {declared.decode('latin-1')[:40]} bytes; at most {limit} are allowed"
-            )
-        message = await self._receive()
-        body: bytes = message.get("body", b"")
-        if not message.get("more_body"):
-            if message["type"] == "http.disconnect":
-                await self._left()
-            return body
-        pieces, size = [body], len(body)
-        while message.get("more_body"):
-            message = await self._receive()
-            if message["type"] == "http.disconnect":
-                await self._left()
-            pieces.append(message.get("body", b""))
-            size += len(pieces[-1])
-            if size > limit:
-                raise BodyTooLarge(f"the body has more than {limit} bytes; no more are allowed")
-        return b"".join(pieces)
-
-    async def _left(self) -> Never:
-        """The client has left before its request was complete."""
-        self._gone()
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    def _gone(self) -> None:
-        """The client has left, was dropped, or has its whole answer."""
-        if self._reply.is_ended and not self._reply.is_dropped:
-            return
-        self._is_gone = True
-        if self._task is not None and not self._task.done():
-            self._task.cancel()
-
     def _fail(self, error: SmgError) -> int:
         status, headers, body = error_answer(error)
-        if self._reply.is_started:
+        if self.reply.is_started:
             # Nothing sensible can follow what was written: the connection is closed, which a client notices.
             return status
         if isinstance(error, MethodNotAllowed) and error.param:
             headers.append((b"allow", error.param.encode()))
         headers.append((b"content-length", b"%d" % len(body)))
         headers.append((b"x-request-id", self._context.request_id.encode()))
-        self._reply.start(status, headers)
-        self._reply.end(body)
+        self.reply.start(status, headers)
+        self.reply.end(body)
         return status
+
+
+def _target(url: bytes) -> tuple[str, str]:
+    """Path and query of a request target, as sent: most clients send no more than a path."""
+    if url[:1] == b"/" and b"#" not in url:
+        path, _, query = url.partition(b"?")
+    else:
+        try:
+            parsed = httptools.parse_url(url)
+        except httptools.HttpParserInvalidURLError:
+            return url.decode("latin-1"), ""
+        path, query = parsed.path or b"", parsed.query or b""
+    return path.decode("latin-1"), query.decode("latin-1")

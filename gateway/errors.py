@@ -38,6 +38,6 @@ def error_answer(error: SmgError) -> tuple[int, list[Header], bytes]:
     return status, headers, orjson.dumps({"error": body})
 
 
-def stream_error(error: SmgError) -> bytes:
-    """The data of the event that ends a stream which had already begun."""
-    return orjson.dumps({"error": {"message": error.message, "type": "internal_error"}})
+def stream_error(error: SmgError, kind: str = "internal_error") -> bytes:
+    """The data of the event that ends a stream which had already begun. Text completions have a kind of their own."""
+    return orjson.dumps({"error": {"message": error.message, "type": kind}})

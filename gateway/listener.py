@@ -1,19 +1,19 @@
-"""Runs an ASGI application on a socket with uvicorn, and stops it in order."""
+"""Accepts connections on a socket for the application, and stops in order."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import logging
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import uvicorn
-
-from gateway.one_write import OneWriteProtocol
+from gateway.connection import TICKS_OF_IDLE, HttpConnection
 from smg.errors import PortTaken
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from gateway.app import GatewayApp
+
+logger = logging.getLogger(__name__)
 
 BACKLOG = 2048
 
@@ -41,53 +41,77 @@ def bind(host: str, port: int) -> socket.socket:
     return bound
 
 
-class _Server(uvicorn.Server):
-    """uvicorn's server without signal handlers: the process has its own order of stopping."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None]:
-        yield
-
-
 class HttpListener:
-    """One ASGI application on one socket."""
+    """One application on one socket."""
 
-    def __init__(self, app: Any, bound: socket.socket, idle_connection_s: float) -> None:
+    def __init__(self, app: GatewayApp, bound: socket.socket, idle_connection_s: float) -> None:
         """Args: idle_connection_s is how long a connection without a request is kept."""
-        config = uvicorn.Config(
-            app,
-            http=OneWriteProtocol,
-            ws="none",
-            lifespan="off",
-            interface="asgi3",
-            access_log=False,
-            log_config=None,
-            server_header=False,
-            # Nothing here reads the client address; without this every request passes a layer that rewrites it.
-            proxy_headers=False,
-            timeout_keep_alive=max(1, round(idle_connection_s)),
-            backlog=BACKLOG,
-        )
-        self._config = config
-        self._server = _Server(config)
+        self._app = app
         self._socket = bound
+        self._idle_s = max(1.0, idle_connection_s)
+        self._connections: set[HttpConnection] = set()
+        self._started = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._empty = asyncio.Event()
+        self._grace_s = 0.0
 
     async def run(self) -> None:
-        """Serve until stopped; on cancellation, cut every connection."""
-        await self._server.serve(sockets=[self._socket])
+        """Serve until stopped, and let running requests end; on cancellation, cut every connection."""
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(
+            lambda: HttpConnection(self._app, loop, self._idle_s, self._connections.add, self._lost),
+            sock=self._socket,
+            backlog=BACKLOG,
+        )
+        ticking = asyncio.create_task(self._tick())
+        self._started.set()
+        try:
+            await self._stopping.wait()
+            server.close()
+            await self._drain()
+        finally:
+            ticking.cancel()
+            server.close()
+            await self._cut()
 
     async def wait_started(self) -> None:
         """Return when connections are accepted."""
-        while not self._server.started:  # noqa: ASYNC110 - uvicorn has no event for it
-            await asyncio.sleep(0.005)
+        await self._started.wait()
 
     def stop(self, grace_s: float) -> None:
         """Accept nothing new, let running requests end, and make run() return after the grace period at most."""
-        self._config.timeout_graceful_shutdown = max(1, round(grace_s))
-        self._server.should_exit = True
+        self._grace_s = grace_s
+        self._stopping.set()
 
-    def cut(self) -> None:
-        """Stop waiting for running requests."""
-        self._server.force_exit = True
-        for task in self._server.server_state.tasks:
-            task.cancel()
+    def _lost(self, connection: HttpConnection) -> None:
+        self._connections.discard(connection)
+        if not self._connections:
+            self._empty.set()
+
+    async def _tick(self) -> None:
+        """One clock for all connections: none needs a timer of its own."""
+        while True:
+            await asyncio.sleep(self._idle_s / TICKS_OF_IDLE)
+            for connection in tuple(self._connections):
+                connection.tick()
+
+    async def _drain(self) -> None:
+        for connection in tuple(self._connections):
+            connection.stop()
+        try:
+            async with asyncio.timeout(self._grace_s):
+                while self._connections:
+                    self._empty.clear()
+                    await self._empty.wait()
+        except TimeoutError:
+            logger.error(  # noqa: TRY400 - the trace would tell nothing
+                "%d requests were still running after %g s and are ended", len(self._app.tasks), self._grace_s
+            )
+
+    async def _cut(self) -> None:
+        """End what is left."""
+        for connection in tuple(self._connections):
+            connection.abort()
+        tasks = tuple(self._app.tasks)
+        if tasks:
+            await asyncio.wait(tasks)

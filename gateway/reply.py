@@ -1,21 +1,23 @@
 """One HTTP answer, pushed from callbacks: what a handler writes is on the socket when write() returns.
 
-A server's ASGI `send` is a coroutine that suspends only while the client's socket is full. AsgiReply runs it to
-its end by hand, without a task. While it is suspended, what is written is held back and merged, up to a bound; a
-client that stays behind it is dropped. A client's leaving cancels the task that answers it.
+Head and first body bytes leave in one write. While the client's socket is full, what is written is held back and
+merged, up to a bound; a client that stays behind it is dropped.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from gateway.head import CHUNKED, CLOSE, answer_head, content_length, header_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+    from collections.abc import Callable, Sequence
 
-    Send = Callable[[dict[str, Any]], Awaitable[None]]
-    Receive = Callable[[], Awaitable[dict[str, Any]]]
-    Header = tuple[bytes, bytes]
+    from gateway.head import Header
+
+_LAST_CHUNK = b"0\r\n\r\n"
+_BODILESS = frozenset((204, 304))
 
 
 class Reply(Protocol):
@@ -26,7 +28,7 @@ class Reply(Protocol):
     """Set to zero by every write; counted up by KeepAlive."""
 
     def start(self, status: int, headers: Sequence[Header]) -> None:
-        """Set status and headers; they leave with the first body bytes."""
+        """Set status and headers, names in lower case; they leave with the first body bytes."""
         ...
 
     def write(self, data: bytes) -> None:
@@ -38,102 +40,109 @@ class Reply(Protocol):
         ...
 
 
-class HandDriven:
-    """Runs one coroutine to its end from the event loop's callbacks, without a task.
+class Outlet(Protocol):
+    """The connection, as far as an answer sees it.
 
-    Futures are all that may be awaited inside. on_done gets the result, or the exception that ended it.
+    Attributes:
+        send: writes to the client at once.
+        is_full: the client does not read; nothing should be sent now.
+        keeps_alive: another request may follow on the connection.
+        may_chunk: the client understands chunked bodies.
+        takes_body: the request was not HEAD.
     """
 
-    __slots__ = ("_coroutine", "_on_done")
+    send: Callable[[bytes], None]
+    is_full: bool
+    keeps_alive: bool
+    may_chunk: bool
+    takes_body: bool
 
-    def __init__(
-        self, coroutine: Coroutine[Any, Any, Any], on_done: Callable[[Any, Exception | None], None]
-    ) -> None:
-        self._coroutine = coroutine
-        self._on_done = on_done
-
-    def step(self, _: Any = None) -> None:
-        """Run until the coroutine waits or ends."""
-        try:
-            waited = self._coroutine.send(None)
-        except StopIteration as stop:
-            self._on_done(stop.value, None)
-        except Exception as error:  # noqa: BLE001 - whatever the server raises, it ends this client only
-            self._on_done(None, error)
-        else:
-            self.resume_after(waited)
-
-    def resume_after(self, waited: Any) -> None:
-        """Go on when what the coroutine waits for is done. For a coroutine that somebody else has started."""
-        if waited is None:
-            asyncio.get_running_loop().call_soon(self.step)
-            return
-        # A task would clear this flag to show that it knows the future is awaited.
-        waited._asyncio_future_blocking = False  # noqa: SLF001
-        waited.add_done_callback(self.step)
-
-    def close(self) -> None:
-        """Give up."""
-        self._coroutine.close()
+    def answered(self, *, is_whole: bool) -> None:
+        """The last byte of the answer was sent. One that is not whole must be followed by nothing."""
+        ...
 
 
-class AsgiReply:
-    """A Reply over ASGI.
+class HttpReply:
+    """A Reply on an HTTP/1.1 connection.
 
     Args:
-        send: the server's send.
+        outlet: the connection.
         max_held_bytes: most bytes to hold back for a slow client before it is dropped.
-        on_drop: called once when the client is too slow or its connection is broken.
+        on_drop: called once when the client is too slow.
     """
 
-    def __init__(self, send: Send, max_held_bytes: int, on_drop: Callable[[], None]) -> None:
-        self._send = send
+    __slots__ = (
+        "status", "is_started", "is_ended", "is_dropped", "is_too_slow", "idle_ticks",
+        "_outlet", "_send", "_max_held_bytes", "_on_drop", "_lines", "_is_flowing", "_is_chunked", "_missing",
+        "_held", "_held_bytes", "_drained",
+    )  # fmt: skip
+
+    def __init__(self, outlet: Outlet, max_held_bytes: int, on_drop: Callable[[], None]) -> None:
+        self.status = 0
+        self.is_started = self.is_ended = self.is_dropped = self.is_too_slow = False
+        self.idle_ticks = 0
+        self._outlet = outlet
+        self._send = outlet.send
         self._max_held_bytes = max_held_bytes
         self._on_drop = on_drop
-        self._head: dict[str, Any] | None = None
-        self._suspended: HandDriven | None = None
-        self._sending = False
+        self._lines: bytes | None = None
+        # A chunk may be written at once: the head is out, the end is not, and the client reads.
+        self._is_flowing = False
+        self._is_chunked = False
+        self._missing: int | None = None
         self._held: list[bytes] = []
         self._held_bytes = 0
-        self._ends = False
         self._drained: asyncio.Future[None] | None = None
-        self.status = 0
-        self.is_started = False
-        self.is_ended = False
-        self.is_dropped = False
-        self.is_too_slow = False
-        self.idle_ticks = 0
 
     def start(self, status: int, headers: Sequence[Header]) -> None:
-        """Set status and headers; they leave with the first body bytes."""
+        """Set status and headers; they leave with the first body bytes.
+
+        Raises:
+            ValueError: a header holds a line break.
+        """
+        self._lines = header_lines(headers)
+        self._missing = content_length(headers)
         self.is_started = True
         self.status = status
-        self._head = {"type": "http.response.start", "status": status, "headers": headers}
 
     def write(self, data: bytes) -> None:
         """Send more of the body; held back while the client is slow."""
         self.idle_ticks = 0
-        if self._sending or self.is_ended or self._head is not None:
-            self._write_slow(data, ends=False)
-            return
-        self._drive({"type": "http.response.body", "body": data, "more_body": True})
+        if self._is_flowing and data:
+            self._send(b"%x\r\n%b\r\n" % (len(data), data))
+        else:
+            self._put(data, ends=False)
 
     def end(self, data: bytes = b"") -> None:
         """Send the last of the body."""
-        self._write_slow(data, ends=True)
+        self._put(data, ends=True)
+
+    def pause(self) -> None:
+        """The client's socket is full."""
+        self._is_flowing = False
+
+    def resume(self) -> None:
+        """The client reads again: it gets what was held back."""
+        if self.is_dropped:
+            return
+        if self._held:
+            data = b"".join(self._held)
+            self._held.clear()
+            self._held_bytes = 0
+            self._out(data, ends=self.is_ended)
+        else:
+            self._is_flowing = self._is_chunked and self._lines is None and not self.is_ended
+        if not self._held:
+            self._wake()
 
     async def drained(self, timeout_s: float) -> None:
-        """Wait until the server has taken what was held back, else drop the client.
-
-        A server closes a connection whose application returns early.
-        """
-        if not self._sending:
+        """Wait until the socket has taken what was held back, else drop the client."""
+        if not self._held:
             return
+        self._drained = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(timeout_s):
-                while self._sending and not self.is_dropped:
-                    self._drained = asyncio.get_running_loop().create_future()
-                    await self._drained
+                await self._drained
         except TimeoutError:
             self.is_too_slow = True
             self.close()
@@ -145,82 +154,64 @@ class AsgiReply:
     def close(self) -> None:
         """Forget the client; nothing more is sent."""
         self.is_ended = self.is_dropped = True
+        self._is_flowing = False
         self._held.clear()
-        if self._suspended is not None:
-            self._suspended.close()
-            self._suspended = None
+        self._wake()
 
-    def _write_slow(self, data: bytes, *, ends: bool) -> None:
+    def _put(self, data: bytes, *, ends: bool) -> None:
         if self.is_ended:
             return
         self.is_ended = ends
-        if self._sending:
-            self._hold(data, ends=ends)
-            return
-        if self._head is not None:
-            head, self._head = self._head, None
-            self._drive(head)
-            if self._sending:
-                self._hold(data, ends=ends)
-                return
-        self._drive({"type": "http.response.body", "body": data, "more_body": not ends})
+        if self._outlet.is_full:
+            self._hold(data)
+        else:
+            self._out(data, ends=ends)
 
-    def _hold(self, data: bytes, *, ends: bool) -> None:
+    def _hold(self, data: bytes) -> None:
         self._held.append(data)
         self._held_bytes += len(data)
-        self._ends = self._ends or ends
         if self._held_bytes > self._max_held_bytes:
             self.is_too_slow = True
-            self._drop()
-
-    def _drive(self, message: dict[str, Any]) -> None:
-        """Hand a message to the server. All but always it takes it at once."""
-        coroutine: Any = self._send(message)
-        try:
-            waited = coroutine.send(None)
-        except StopIteration:
-            return
-        except Exception:  # noqa: BLE001 - a broken connection, in the words of whichever server
-            self._drop()
-            return
-        self._sending = True
-        self._suspended = HandDriven(coroutine, self._sent)
-        self._suspended.resume_after(waited)
-
-    def _sent(self, _: Any, error: Exception | None) -> None:
-        self._sending = False
-        self._suspended = None
-        if error is not None:
-            self._drop()
-        elif self._held and not self.is_dropped:
-            data, ends = b"".join(self._held), self._ends
-            self._held.clear()
-            self._held_bytes = 0
-            self._drive({"type": "http.response.body", "body": data, "more_body": not ends})
-        if self._drained is not None and not self._drained.done() and not self._sending:
-            self._drained.set_result(None)
-
-    def _drop(self) -> None:
-        if not self.is_dropped:
-            self.is_dropped = self.is_ended = True
-            self._held.clear()
+            self.close()
             self._on_drop()
+
+    def _out(self, data: bytes, *, ends: bool) -> None:
+        head = self._head(self._lines) if self._lines is not None else b""
+        if self._is_chunked:
+            body = b"%x\r\n%b\r\n" % (len(data), data) if data else b""
+            if ends:
+                body += _LAST_CHUNK
+        elif self._outlet.takes_body and self.status not in _BODILESS:
+            body = data
+            if self._missing is not None:
+                self._missing -= len(data)
+        else:
+            body, self._missing = b"", None
+        self._is_flowing = self._is_chunked and not ends and not self._outlet.is_full
+        if head or body:
+            # This may find the socket full: pause() comes before it returns.
+            self._send(head + body)
+        if ends:
+            self._outlet.answered(is_whole=not self._missing)
+
+    def _head(self, lines: bytes) -> bytes:
+        self._lines = None
+        outlet, framing = self._outlet, b""
+        if self._missing is None and outlet.takes_body and self.status not in _BODILESS:
+            self._is_chunked = outlet.may_chunk
+            if self._is_chunked:
+                framing = CHUNKED
+            else:
+                # The end of the connection is the end of the body.
+                outlet.keeps_alive = False
+        if not outlet.keeps_alive:
+            framing += CLOSE
+        return answer_head(self.status, lines, framing)
+
+    def _wake(self) -> None:
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
 
 
 def _nobody() -> None:
     """Is told when nobody else is."""
-
-
-def watch_disconnect(receive: Receive, on_gone: Callable[[], None]) -> HandDriven:
-    """Call on_gone when the client leaves, or when its answer is complete (ASGI does not tell these apart).
-
-    The whole request body must have been received.
-    """
-
-    async def wait() -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-
-    driven = HandDriven(wait(), lambda _result, _error: on_gone())
-    driven.step()
-    return driven

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from smg.types.context import RequestContext, is_usable_id, new_id
+from smg.types.context import ANONYMOUS, RequestContext, is_usable_id, new_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 
 class HttpRequest(NamedTuple):
@@ -38,14 +38,6 @@ class HttpRequest(NamedTuple):
         return self.headers.get(name, b"").decode("latin-1")
 
 
-def header_map(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    """Headers by lower-case name; of several with one name the first counts, as in most servers."""
-    result: dict[bytes, bytes] = {}
-    for name, value in headers:
-        result.setdefault(name, value)
-    return result
-
-
 def request_context(
     headers: dict[bytes, bytes], id_headers: Sequence[bytes], id_prefix: str
 ) -> RequestContext:
@@ -56,12 +48,14 @@ def request_context(
         if value and is_usable_id(text := value.decode("latin-1")):
             request_id = text
             break
+    traceparent, routing_key = headers.get(b"traceparent"), headers.get(b"x-smg-routing-key")
     return RequestContext(
-        request_id=request_id or new_id(id_prefix),
-        is_client_id=bool(request_id),
-        id_prefix=id_prefix,
-        traceparent=headers.get(b"traceparent", b"").decode("latin-1"),
-        routing_key=_routing_key(headers.get(b"x-smg-routing-key", b"")),
+        request_id or new_id(id_prefix),
+        bool(request_id),
+        id_prefix,
+        ANONYMOUS,
+        traceparent.decode("latin-1") if traceparent else "",
+        _routing_key(routing_key) if routing_key else "",
     )
 
 

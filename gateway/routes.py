@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
 
+from gateway.openapi.handler import openapi
 from smg.errors import MethodNotAllowed, NotFound
 
 if TYPE_CHECKING:
@@ -21,7 +22,17 @@ if TYPE_CHECKING:
 Access = Literal["open", "serving", "admin"]
 
 # The names below, for metrics, which are built before the handlers are.
-ROUTE_NAMES = ("chat", "completions", "models", "model", "health", "liveness", "readiness", "metrics")
+ROUTE_NAMES = (
+    "chat",
+    "completions",
+    "models",
+    "model",
+    "health",
+    "liveness",
+    "readiness",
+    "metrics",
+    "openapi",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +67,7 @@ def build_routes(openai: OpenAIHandlers, status: StatusHandlers) -> list[Route]:
         Route("GET", "/liveness", status.liveness, "liveness", "open"),
         Route("GET", "/readiness", status.readiness, "readiness", "open"),
         Route("GET", "/metrics", status.metrics, "metrics", "open"),
+        Route("GET", "/openapi.json", openapi, "openapi", "open"),
     ]
 
 

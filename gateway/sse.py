@@ -6,6 +6,7 @@ Format: WHATWG HTML, "Server-sent events".
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,13 +18,23 @@ HEADERS: tuple[Header, ...] = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
 )
+_LINE_ENDS = re.compile("\u0085|\u2028|\u2029".encode())
 DONE = b"data: [DONE]\n\n"
 PING = b": ping\n\n"
 
 
 def frame(data: bytes) -> bytes:
-    """One event without a name. The data must hold no line break, as compact JSON does not."""
+    """One event without a name. The data is compact JSON, which has no line break of the format's own.
+
+    Characters that some readers take for line breaks all the same are escaped; JSON has them inside strings only.
+    """
+    if _LINE_ENDS.search(data):
+        data = _LINE_ENDS.sub(_escaped, data)
     return b"data: %b\n\n" % data
+
+
+def _escaped(found: re.Match[bytes]) -> bytes:
+    return b"\\u%04x" % ord(found[0].decode())
 
 
 class KeepAlive:

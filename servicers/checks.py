@@ -24,6 +24,7 @@ MAX_TOP_LOGPROBS = 20
 MAX_ASKED_IDS = 1024
 MAX_SUFFIXES = 1024
 MAX_LABELS = 1024
+MAX_BEGINS_AFTER = 256
 
 
 class Refusal(NamedTuple):
@@ -169,7 +170,11 @@ def _check_constraint(request: work_pb2.Generate, model: ServedModel) -> Refusal
     kind = request.constraint.WhichOneof("kind")
     served = model.capabilities.constraints
     if kind in served:
-        return None
+        begin = request.constraint.begins_after
+        if len(begin) <= MAX_BEGINS_AFTER:
+            return None
+        fault = f"constraint.begins_after has {len(begin)} characters; allowed: at most {MAX_BEGINS_AFTER}"
+        return Refusal(INVALID_ARGUMENT, fault)
     allowed = ", ".join(served) or "none, the model takes no constraints"
     return Refusal(INVALID_ARGUMENT, f"constraint is {kind or 'of no kind'}; allowed: {allowed}")
 

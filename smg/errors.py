@@ -27,7 +27,7 @@ the class attributes below, and nothing else does.
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import ClassVar
+from typing import ClassVar, Self
 
 # google.rpc.Code numbers: this module stays free of grpc so that every layer may import it.
 CANCELLED, UNKNOWN, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND, ALREADY_EXISTS = 1, 2, 3, 4, 5, 6
@@ -83,6 +83,14 @@ class SmgError(Exception):
         self.code = code or self.default_code
         self.param = param
         self.retry_after_s = retry_after_s
+
+    def about(self, subject: str) -> Self:
+        """The same error with its subject before the message. A new one: an error may end several requests."""
+        error = type(self).__new__(type(self), self.message)
+        error.__dict__.update(self.__dict__)
+        error.message = f"{subject}: {self.message}"
+        error.args = (error.message,)
+        return error
 
     @property
     def status(self) -> int:

@@ -28,6 +28,7 @@ from smg.pipelines.catalog import ModelCatalog
 from smg.pipelines.chat import ChatPipeline
 from smg.pipelines.completion import CompletionPipeline
 from smg.pipelines.engine_call import EngineCall, RetryOptions
+from smg.pipelines.formats import FormatSettings
 from smg.pipelines.meter import Meters
 from smg.policies import make_policy
 from smg.prompt.builder import PromptBuilder
@@ -92,7 +93,11 @@ class Router:
             self.registry, tokenizer_dir(settings.models), cache_dir(settings.models)
         )
         self.catalog = ModelCatalog(
-            self.registry, self._tokenizers, settings.models.model_alias, load_builder(settings.models)
+            self.registry,
+            self._tokenizers,
+            settings.models.model_alias,
+            load_builder(settings.models),
+            FormatSettings(settings.models.tool_call_parser, settings.models.reasoning_parser),
         )
         self._keep_alive = KeepAlive(settings.listener.sse_keepalive_secs)
         status = StatusHandlers(self.registry, lambda: self.is_draining, lambda: exposition(self._prometheus))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.tokenizer_dirs import make_tokenizer_dir
+from tests.tokenizer_dirs import THINKING_TEMPLATE, make_tokenizer_dir
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 def tokenizer_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with tokenizer.json, tokenizer_config.json, config.json and generation_config.json."""
     return make_tokenizer_dir(tmp_path_factory.mktemp("tokenizer") / "tiny-chat")
+
+
+@pytest.fixture(scope="session")
+def thinking_tokenizer_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with a template of a model that reasons by default."""
+    target = tmp_path_factory.mktemp("tokenizer") / "tiny-thinker"
+    return make_tokenizer_dir(target, chat_template=THINKING_TEMPLATE)
 
 
 class EchoWorkers:

@@ -49,12 +49,20 @@ CHAT_TEMPLATE = r"""
 {%- endfor %}
 {%- if add_generation_prompt %}
 {{- '<|im_start|>assistant\n' }}
-{%- if enable_thinking is defined and not enable_thinking %}{{ '<think>\n\n</think>\n\n' }}{% endif %}
+{%- if enable_thinking is defined %}{{ '<think>\n' if enable_thinking else '<think>\n\n</think>\n\n' }}{% endif %}
 {%- endif %}
 """.strip()
+"""Does not think unless it is told to."""
+
+THINKING_TEMPLATE = CHAT_TEMPLATE.replace(
+    "'<think>\\n' if enable_thinking else", "'' if enable_thinking else"
+)
+"""Thinks unless it is told not to, and leaves the opening tag to the model."""
 
 
-def make_tokenizer_dir(target: Path, *, vocab_size: int = VOCAB_SIZE) -> Path:
+def make_tokenizer_dir(
+    target: Path, *, vocab_size: int = VOCAB_SIZE, chat_template: str = CHAT_TEMPLATE
+) -> Path:
     """Train a tokenizer and write its directory. Returns the directory."""
     tokenizer = _train(vocab_size)
     target.mkdir(parents=True, exist_ok=True)
@@ -70,7 +78,7 @@ def make_tokenizer_dir(target: Path, *, vocab_size: int = VOCAB_SIZE) -> Path:
     }
     _write(target / "config.json", model)
     _write(target / "generation_config.json", {**ids, "eos_token_id": [end]})
-    _write(target / "tokenizer_config.json", _tokenizer_config(tokenizer))
+    _write(target / "tokenizer_config.json", _tokenizer_config(tokenizer, chat_template))
     return target
 
 
@@ -92,7 +100,7 @@ def _train(vocab_size: int) -> Tokenizer:
     return tokenizer
 
 
-def _tokenizer_config(tokenizer: Tokenizer) -> dict[str, object]:
+def _tokenizer_config(tokenizer: Tokenizer, chat_template: str) -> dict[str, object]:
     flags = {"lstrip": False, "normalized": False, "rstrip": False, "single_word": False}
     added = {
         str(tokenizer.token_to_id(text)): {"content": text, **flags, "special": text in SPECIAL_TOKENS}
@@ -107,7 +115,7 @@ def _tokenizer_config(tokenizer: Tokenizer) -> dict[str, object]:
         "clean_up_tokenization_spaces": False,
         "model_max_length": CONTEXT_TOKENS,
         "added_tokens_decoder": added,
-        "chat_template": CHAT_TEMPLATE,
+        "chat_template": chat_template,
     }
 
 

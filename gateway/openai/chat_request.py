@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
 
+from gateway.openai.content_part import content_part
+from gateway.openai.explain import shown
 from gateway.openai.json_text import json_text
 from gateway.openai.sampling import sampling_options, set_scalars, stream_options
+from gateway.openai.tool_request import tool_choice_of, tools_of
 from smg.errors import InvalidRequest, MalformedRequest
 from smg_proto.chat.v1 import chat_pb2, message_pb2, options_pb2
 
 if TYPE_CHECKING:
-    from gateway.openai.shapes import ChatShape, MessageShape, ResponseFormatShape, ToolShape
+    from gateway.openai.shapes import ChatShape, MessageShape, ResponseFormatShape
 
-_MODES = {
-    "none": options_pb2.ToolChoice.MODE_NONE,
-    "auto": options_pb2.ToolChoice.MODE_AUTO,
-    "required": options_pb2.ToolChoice.MODE_REQUIRED,
-}
 _FORMATS = {
     "text": options_pb2.ResponseFormat.TYPE_TEXT,
     "json_object": options_pb2.ResponseFormat.TYPE_JSON_OBJECT,
     "json_schema": options_pb2.ResponseFormat.TYPE_JSON_SCHEMA,
 }
-MAX_EFFORT = 64
+_SCHEMA = "response_format.json_schema.schema"
 _PLAIN_MESSAGE_MEMBERS = 2
 _CONTENT_OPTIONAL = frozenset(("system", "assistant"))
 _PLAIN = frozenset(
@@ -45,6 +44,8 @@ _RARE = frozenset(
     (
         "tools",
         "tool_choice",
+        "functions",
+        "function_call",
         "response_format",
         "reasoning_effort",
         "thinking",
@@ -63,8 +64,8 @@ def chat_request(shape: ChatShape, data: dict[str, Any]) -> chat_pb2.ChatRequest
         data: the same body as plain JSON; tools are kept as they were sent.
 
     Raises:
-        MalformedRequest: a tool choice or content part of no known shape.
-        InvalidRequest: a JSON schema that is not an object.
+        MalformedRequest: a tool choice of no known form, a content that is missing, or a number beyond every float.
+        InvalidRequest: a JSON schema that is not an object, or an allowed_tools mode that there is not.
     """
     request = chat_pb2.ChatRequest(
         model=shape["model"],
@@ -82,12 +83,10 @@ def chat_request(shape: ChatShape, data: dict[str, Any]) -> chat_pb2.ChatRequest
 
 
 def _rare(request: chat_pb2.ChatRequest, shape: ChatShape, data: dict[str, Any]) -> None:
-    tools = shape.get("tools")
-    if tools:
-        request.tools.extend(map(_tool, tools, data["tools"]))
-    choice = shape.get("tool_choice")
+    request.tools.extend(tools_of(shape, data))
+    choice = tool_choice_of(shape)
     if choice is not None:
-        request.tool_choice.CopyFrom(_tool_choice(choice))
+        request.tool_choice.CopyFrom(choice)
     answer_format = shape.get("response_format")
     if answer_format is not None:
         request.response_format.CopyFrom(_response_format(answer_format))
@@ -95,7 +94,7 @@ def _rare(request: chat_pb2.ChatRequest, shape: ChatShape, data: dict[str, Any])
     for name in ("chat_template_kwargs", "metadata"):
         value = shape.get(name)
         if value:
-            setattr(request, f"{name}_json", json_text(value))
+            setattr(request, f"{name}_json", json_text(value, name))
     request.modalities.extend(shape.get("modalities") or ())
 
 
@@ -106,10 +105,12 @@ def _message(index: int, shape: MessageShape) -> message_pb2.ChatMessage:
         message.text = content
     elif content is not None:
         message.parts.SetInParent()
-        message.parts.parts.extend(_part(part) for part in content)
+        message.parts.parts.extend(
+            content_part(part, f"messages[{index}].content[{number}]") for number, part in enumerate(content)
+        )
     elif role not in _CONTENT_OPTIONAL:
         raise _missing(f"messages[{index}].content", f"a {role} message needs one")
-    if len(shape) > _PLAIN_MESSAGE_MEMBERS or role == "tool":
+    if len(shape) > _PLAIN_MESSAGE_MEMBERS or "content" not in shape or role == "tool":
         _message_extras(index, shape, message)
     return message
 
@@ -129,101 +130,23 @@ def _message_extras(index: int, shape: MessageShape, message: message_pb2.ChatMe
         reasoning = shape.get("reasoning")
     if reasoning is not None:
         message.reasoning_content = reasoning
+    refusal = shape.get("refusal")
+    if refusal is not None:
+        message.refusal = refusal
     for call in shape.get("tool_calls") or ():
         function = call["function"]
         message.tool_calls.add(
-            id=call.get("id", ""),
-            type=call.get("type", "function"),
+            id=call.get("id") or "",
+            type=call.get("type") or "function",
             name=function["name"],
             arguments=function.get("arguments") or "",
         )
     if shape.get("tools") is not None:
-        message.tools_json = json_text(shape.get("tools"))
+        message.tools_json = json_text(shape.get("tools"), f"messages[{index}].tools")
 
 
 def _missing(name: str, why: str) -> MalformedRequest:
     return MalformedRequest(f"{name} is missing; {why}", param=name)
-
-
-def _part(part: dict[str, Any]) -> message_pb2.ContentPart:
-    """A content part; one whose type or payload we do not know is kept as JSON for whoever does."""
-    kind = part.get("type")
-    payload = part.get(kind) if isinstance(kind, str) else None
-    if kind == "text" and isinstance(payload, str):
-        return message_pb2.ContentPart(text=payload)
-    if kind in ("image_url", "video_url", "audio_url") and isinstance(payload, dict):
-        media = cast("dict[str, Any]", payload)
-        url, detail = media.get("url"), media.get("detail")
-        if isinstance(url, str) and (detail is None or isinstance(detail, str)):
-            extra = {key: value for key, value in media.items() if key not in ("url", "detail")}
-            url_message = message_pb2.MediaUrl(url=url, detail=detail)
-            if extra:
-                url_message.extra_json = json_text(extra)
-            part_message = message_pb2.ContentPart()
-            getattr(part_message, kind).CopyFrom(url_message)
-            return part_message
-    if kind == "input_audio" and isinstance(payload, dict):
-        audio = cast("dict[str, Any]", payload)
-        if isinstance(audio.get("data"), str) and isinstance(audio.get("format"), str):
-            return message_pb2.ContentPart(
-                input_audio=message_pb2.InputAudio(data=audio["data"], format=audio["format"])
-            )
-    return message_pb2.ContentPart(other_json=json_text(part))
-
-
-def _tool(shape: ToolShape, source: Any) -> message_pb2.Tool:
-    function = shape["function"]
-    tool = message_pb2.Tool(
-        type=shape["type"],
-        name=function["name"],
-        description=function.get("description"),
-        strict=function.get("strict"),
-        source_json=json_text(source),
-    )
-    if function.get("parameters") is not None:
-        tool.parameters_json = json_text(function.get("parameters"))
-    return tool
-
-
-def _tool_choice(choice: str | dict[str, Any]) -> options_pb2.ToolChoice:
-    if isinstance(choice, str):
-        if choice not in _MODES:
-            raise MalformedRequest(
-                f"tool_choice is {choice[:40]!r}; allowed are none, auto, required, a function object or allowed_tools",
-                param="tool_choice",
-            )
-        return options_pb2.ToolChoice(mode=_MODES[choice])
-    kind, name = choice.get("type"), _function_name(choice)
-    if kind == "function" and name is not None:
-        return options_pb2.ToolChoice(mode=options_pb2.ToolChoice.MODE_FUNCTION, name=name)
-    if kind == "allowed_tools":
-        # OpenAI nests mode and tools one level deeper than the specification here; both are taken.
-        inner: Any = choice.get("allowed_tools", choice)
-        members = cast("dict[str, Any]", inner) if isinstance(inner, dict) else {}
-        mode, tools = members.get("mode", "auto"), members.get("tools")
-        if mode in ("auto", "required") and isinstance(tools, list):
-            names = [_function_name(tool) for tool in cast("list[Any]", tools)]
-            if all(name is not None for name in names):
-                return options_pb2.ToolChoice(
-                    mode=_MODES[mode],
-                    allowed_names=[name for name in names if name is not None],
-                    is_allowed_tools=True,
-                )
-    raise MalformedRequest(
-        "tool_choice is an object of no known form; allowed are "
-        '{"type": "function", "function": {"name": ...}} and {"type": "allowed_tools", "mode": ..., "tools": [...]}',
-        param="tool_choice",
-    )
-
-
-def _function_name(value: Any) -> str | None:
-    """Name of {"type": "function", "function": {"name"}} or {"type": "function", "name"}; None for others."""
-    if not isinstance(value, dict):
-        return None
-    entry = cast("dict[str, Any]", value)
-    function = entry.get("function", entry)
-    name = cast("dict[str, Any]", function).get("name") if isinstance(function, dict) else None
-    return name if isinstance(name, str) else None
 
 
 def _response_format(shape: ResponseFormatShape) -> options_pb2.ResponseFormat:
@@ -233,16 +156,13 @@ def _response_format(shape: ResponseFormatShape) -> options_pb2.ResponseFormat:
     named = shape.get("json_schema")
     if named is None:
         raise _missing("response_format.json_schema", "it is needed with type json_schema")
-    if "schema" not in named:
-        raise _missing("response_format.json_schema.schema", "it is needed with type json_schema")
-    schema = named["schema"]
+    schema: Any = named["schema"]
     if not isinstance(schema, dict):
         raise InvalidRequest(
-            "response_format.json_schema.schema must be a JSON object",
-            param="response_format.json_schema.schema",
+            f"{_SCHEMA} is {shown(schema)}; it must be a JSON object, {{}} for any value", param=_SCHEMA
         )
     answer.name = named["name"]
-    answer.schema_json = json_text(schema)
+    answer.schema_json = json_text(schema, _SCHEMA)
     for name in ("strict", "description"):
         if named.get(name) is not None:
             setattr(answer, name, named.get(name))
@@ -252,10 +172,15 @@ def _response_format(shape: ResponseFormatShape) -> options_pb2.ResponseFormat:
 def _thinking(shape: ChatShape, request: chat_pb2.ChatRequest) -> None:
     effort = shape.get("reasoning_effort")
     if effort is not None:
-        request.reasoning_effort = f"{effort:g}" if isinstance(effort, float) else str(effort)[:MAX_EFFORT]
+        request.reasoning_effort = effort if isinstance(effort, str) else _decimal(effort)
     thinking = shape.get("thinking")
     if thinking is not None:
         request.thinking.SetInParent()
         for name in ("type", "effort", "keep", "clear_thinking"):
             if thinking.get(name) is not None:
                 setattr(request.thinking, name, thinking.get(name))
+
+
+def _decimal(number: float) -> str:
+    """A number's digits, without an exponent."""
+    return format(Decimal(repr(number)), "f")

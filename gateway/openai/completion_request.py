@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from gateway.openai.sampling import sampling_options, set_scalars, stream_options
-from smg.errors import InvalidRequest
 from smg_proto.chat.v1 import completion_pb2
 
 if TYPE_CHECKING:
@@ -27,11 +26,7 @@ _PLAIN = frozenset(
 
 
 def completion_request(shape: CompletionShape) -> completion_pb2.CompletionRequest:
-    """The request as protobuf.
-
-    Raises:
-        InvalidRequest: a number that does not fit its field.
-    """
+    """The request as protobuf."""
     request = completion_pb2.CompletionRequest(
         model=shape["model"],
         prompts=_prompts(shape["prompt"]),
@@ -51,15 +46,12 @@ def _prompts(
     if isinstance(prompt, str):
         return [completion_pb2.CompletionPrompt(text=prompt)]
     if prompt and isinstance(prompt[0], int):
-        return [_token_prompt(prompt)]
+        return [_token_prompt(cast("list[int]", prompt))]
     return [
         completion_pb2.CompletionPrompt(text=item) if isinstance(item, str) else _token_prompt(item)
-        for item in prompt
+        for item in cast("list[str] | list[list[int]]", prompt)
     ]
 
 
-def _token_prompt(ids: object) -> completion_pb2.CompletionPrompt:
-    try:
-        return completion_pb2.CompletionPrompt(token_ids=completion_pb2.TokenIds(ids=ids))  # pyright: ignore[reportArgumentType] - the shape has checked it
-    except ValueError as error:
-        raise InvalidRequest(f"prompt has an id that is no token id: {error}", param="prompt") from error
+def _token_prompt(ids: list[int]) -> completion_pb2.CompletionPrompt:
+    return completion_pb2.CompletionPrompt(token_ids=completion_pb2.TokenIds(ids=ids))

@@ -5,11 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gateway.openai.chunks import usage_json
-from gateway.openai.sinks import Collected, JsonSink, SseSink, choice_end
+from gateway.openai.legacy_logprobs import legacy_logprobs
+from gateway.openai.sinks import JsonSink, SseSink, StreamForm, choice_end
+from smg.parsers.events import Content
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gateway.openai.sinks import MakeHeaders
+    from gateway.reply import Reply
+    from smg.parsers.events import Piece
+    from smg.pipelines.collected import CollectedChoice
     from smg.pipelines.sinks import AnswerHead, ChoiceFinish
     from smg_proto.common.v1 import common_pb2
 
@@ -19,32 +25,68 @@ class SseCompletionSink(SseSink):
 
     object_name = "text_completion"
     after_text = b'","finish_reason":null}]}\n\n'
+    error_kind = "stream_error"
+
+    def __init__(self, reply: Reply, headers: MakeHeaders, form: StreamForm, *, logprobs: bool) -> None:
+        """Args: logprobs: they were asked for. Running usage is for chats alone."""
+        super().__init__(reply, headers, StreamForm(usage=form.usage))
+        self._logprobs = logprobs
 
     def _first(self, index: int) -> bytes:
         return self._start_of(index) + b'"text":"'
 
-    def text(self, index: int, text: str, logprobs: Sequence[common_pb2.TokenLogprob]) -> None:  # noqa: ARG002 - refused by the pipeline
-        """Gather a chunk with text."""
-        self._gather({"index": index, "text": text, "finish_reason": None})
+    def pieces(
+        self, index: int, pieces: Sequence[Piece], logprobs: Sequence[common_pb2.TokenLogprob]
+    ) -> None:
+        """Gather a chunk with text: completions have nothing else."""
+        text = "".join(piece.text for piece in pieces if isinstance(piece, Content))
+        self._more(index, text, None, logprobs)
 
     def finish(self, index: int, finish: ChoiceFinish) -> None:
         """Gather the chunk that ends a choice."""
-        self._gather({"index": index, "text": "", "finish_reason": finish.reason})
+        self._more(index, "", finish.reason)
+
+    def _more(
+        self, index: int, text: str, reason: str | None, logprobs: Sequence[common_pb2.TokenLogprob] = ()
+    ) -> None:
+        choice: dict[str, Any] = {"index": index, "text": text, "finish_reason": reason}
+        if self._logprobs:
+            choice["logprobs"] = legacy_logprobs(logprobs) if logprobs else None
+        self._gather(choice)
 
 
 class JsonCompletionSink(JsonSink):
     """Collects text completions and writes them as one object."""
 
-    def _body(self, head: AnswerHead, choices: list[tuple[int, Collected]]) -> dict[str, Any]:
+    def __init__(self, reply: Reply, headers: MakeHeaders, *, logprobs: bool) -> None:
+        """Args: logprobs: they were asked for."""
+        super().__init__(reply, headers)
+        self._logprobs = logprobs
+        self._told: dict[int, dict[str, list[Any]]] = {}
+
+    def pieces(
+        self, index: int, pieces: Sequence[Piece], logprobs: Sequence[common_pb2.TokenLogprob]
+    ) -> None:
+        """Collect. Log-probabilities are turned into lists as they come: a prompt's are too many for the end."""
+        super().pieces(index, pieces, ())
+        if logprobs:
+            told = self._told.setdefault(index, legacy_logprobs(()))
+            for name, values in legacy_logprobs(logprobs).items():
+                told[name] += values
+
+    def _body(self, head: AnswerHead, choices: list[tuple[int, CollectedChoice]]) -> dict[str, Any]:
         return {
             "id": head.id,
             "object": "text_completion",
             "created": head.created,
             "model": head.model,
-            "choices": [
-                {"text": "".join(collected.texts), "index": index, **choice_end(collected.finish)}
-                for index, collected in choices
-            ],
+            "choices": [self._choice(index, collected) for index, collected in choices],
             "usage": usage_json(head.usage),
             "system_fingerprint": "default",
         }
+
+    def _choice(self, index: int, collected: CollectedChoice) -> dict[str, Any]:
+        choice: dict[str, Any] = {"text": collected.answer().content or "", "index": index}
+        if self._logprobs:
+            choice["logprobs"] = self._told.get(index) or legacy_logprobs(())
+        return choice | choice_end(collected.finish)

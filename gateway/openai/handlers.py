@@ -17,6 +17,7 @@ from gateway.openai.sampling import stream_form
 from gateway.openai.shapes import CHAT, COMPLETION
 from gateway.openai.sinks import json_headers
 from smg.errors import ModelNotFound, SmgError
+from smg.pipelines.tools import is_forced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -63,7 +64,8 @@ class OpenAIHandlers:
             sink = JsonChatSink(reply, headers, logprobs=message.logprobs)
             await self._chat.run(message, request.context, sink, meter)
             return
-        stream = SseChatSink(reply, headers, stream_form(message.stream_options))
+        form = stream_form(message.stream_options, is_call=is_forced(message))
+        stream = SseChatSink(reply, headers, form)
         self._keep_alive.add(reply, stream.begin)
         with failing_into(stream, reply):
             await self._chat.run(message, request.context, stream, meter)
@@ -74,9 +76,12 @@ class OpenAIHandlers:
         headers = _answer_headers(request)
         meter = self._meters.start("completions")
         if not message.stream:
-            await self._completion.run(message, request.context, JsonCompletionSink(reply, headers), meter)
+            sink = JsonCompletionSink(reply, headers, logprobs=message.HasField("logprobs"))
+            await self._completion.run(message, request.context, sink, meter)
             return
-        stream = SseCompletionSink(reply, headers, stream_form(message.stream_options))
+        stream = SseCompletionSink(
+            reply, headers, stream_form(message.stream_options), logprobs=message.HasField("logprobs")
+        )
         self._keep_alive.add(reply, stream.begin)
         with failing_into(stream, reply):
             await self._completion.run(message, request.context, stream, meter)

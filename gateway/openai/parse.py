@@ -1,12 +1,20 @@
-"""Turns the bytes of a request body into a checked shape; every fault is a json_parse_error that says where."""
+"""Turns the bytes of a request body into a checked shape; every fault is a json_parse_error that says where.
+
+JSON as RFC 8259 has it: no NaN, no lone surrogates, UTF-8 only; nested at most 200 deep. A member of the body that
+stands twice is refused: which of the two counts differs between readers, and a proxy before us may have read the other.
+"""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+import orjson
 from pydantic import ValidationError
 from pydantic_core import from_json
 
+from gateway.openai.explain import explain, shown
+from gateway.openai.shapes import ChatShape, CompletionShape
 from smg.errors import MalformedRequest
 
 if TYPE_CHECKING:
@@ -15,6 +23,11 @@ if TYPE_CHECKING:
     from gateway.request import HttpRequest
 
 ShapeT = TypeVar("ShapeT")
+# Above this, writing JSON is faster than looking for a few names in it.
+LONG_BODY_BYTES = 4096
+_QUOTED = {
+    name: f'"{name}"'.encode() for shape in (ChatShape, CompletionShape) for name in shape.__annotations__
+}
 
 
 def parse_body(request: HttpRequest, shape: TypeAdapter[ShapeT]) -> tuple[ShapeT, dict[str, Any]]:
@@ -28,7 +41,7 @@ def parse_body(request: HttpRequest, shape: TypeAdapter[ShapeT]) -> tuple[ShapeT
         content_type.startswith("application/") and content_type.endswith("+json")
     ):
         raise MalformedRequest(
-            f"Content-Type is {content_type or 'missing'!r}; it must be application/json",
+            f"Content-Type is {shown(content_type) if content_type else 'missing'}; it must be application/json",
             param="Content-Type",
         )
     try:
@@ -36,33 +49,59 @@ def parse_body(request: HttpRequest, shape: TypeAdapter[ShapeT]) -> tuple[ShapeT
     except ValueError as error:
         raise MalformedRequest(f"the body is not valid JSON: {error}") from error
     if not isinstance(data, dict):
-        raise MalformedRequest(f"the body is a JSON {_kind(cast('object', data))}; it must be an object")
+        kind = shown(data) if isinstance(data, list) else _kind(cast("object", data))
+        raise MalformedRequest(f"the body is {kind}; it must be a JSON object")
+    body = cast("dict[str, Any]", data)
+    _refuse_repeated(request.body, body)
     try:
-        return shape.validate_python(data), cast("dict[str, Any]", data)
+        return shape.validate_python(body), body
     except ValidationError as error:
-        raise MalformedRequest(*_explain(error)) from error
+        param, message = explain(error, body)
+        raise MalformedRequest(message, param=param) from error
 
 
-def _explain(error: ValidationError) -> tuple[str]:
-    first = error.errors(include_url=False, include_context=False)[0]
-    place = ""
-    for part in first["loc"]:
-        place += f"[{part}]" if isinstance(part, int) else f".{part}" if place else part
-    found = "" if first["type"] == "missing" else f" (found: {_shown(first['input'])})"
-    more = error.error_count() - 1
-    return (f"{place}: {first['msg']}{found}" + (f"; and {more} more" if more else ""),)
+def _refuse_repeated(body: bytes, data: dict[str, Any]) -> None:
+    """Refuse a body with one of our members twice. The reader keeps the last and does not tell."""
+    if len(body) > LONG_BODY_BYTES and _is_as_written(body, data):
+        return
+    for name in data:
+        quoted = _QUOTED.get(name)
+        if quoted is not None and body.count(quoted) > 1:
+            break
+    else:
+        return
+    # The name stands in the body twice, here or deeper, as a member or as a text: only a slow look tells.
+    seen: set[str] = set()
+    for name, _ in _members(body):
+        if name in seen and name in _QUOTED:
+            raise MalformedRequest(f"{name} is in the body twice; it may be there once", param=name)
+        seen.add(name)
 
 
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+def _is_as_written(body: bytes, data: dict[str, Any]) -> bool:
+    """True if the body, read and written again, is the same: as most clients write it. Then nothing got lost."""
+    try:
+        return orjson.dumps(data) == body
+    except TypeError:
+        return False
+
+
+def _members(body: bytes) -> list[tuple[str, Any]]:
+    """The members of the outermost object, repeated ones too."""
+    found: list[tuple[str, Any]] = []
+
+    def keep(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        # Objects are told from the inside out.
+        found[:] = pairs
+        return dict(pairs)
+
+    json.loads(body, object_pairs_hook=keep)
+    return found
 
 
 def _kind(value: object) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, str):
-        return "string"
-    return "array" if isinstance(value, list) else "number"
+        return "a boolean"
+    return "a string" if isinstance(value, str) else "a number"

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.openai.shapes import SamplingShape
 from gateway.openai.sinks import StreamForm
-from smg.errors import InvalidRequest
 from smg_proto.chat.v1 import options_pb2
 
 if TYPE_CHECKING:
@@ -21,11 +20,7 @@ _SCALARS = frozenset(SamplingShape.__annotations__) - _LISTS
 
 
 def sampling_options(shape: SamplingShape) -> options_pb2.SamplingOptions:
-    """The options that the client set; null is as good as absent.
-
-    Raises:
-        InvalidRequest: an integer that no engine can take.
-    """
+    """The options that the client set; null is as good as absent."""
     options = options_pb2.SamplingOptions()
     set_scalars(options, shape, _SCALARS)
     stop = shape.get("stop")
@@ -33,28 +28,18 @@ def sampling_options(shape: SamplingShape) -> options_pb2.SamplingOptions:
         options.stop.extend([stop] if isinstance(stop, str) else stop)
     stop_token_ids = shape.get("stop_token_ids")
     if stop_token_ids:
-        try:
-            options.stop_token_ids.extend(stop_token_ids)
-        except ValueError as error:
-            raise InvalidRequest(f"stop_token_ids: {error}", param="stop_token_ids") from error
+        options.stop_token_ids.extend(stop_token_ids)
     for key, value in (shape.get("logit_bias") or {}).items():
         options.logit_bias[key] = value
     return options
 
 
 def set_scalars(message: Message, shape: Mapping[str, Any], names: frozenset[str]) -> None:
-    """Set the fields of a message that a shape has and that are not null.
-
-    Raises:
-        InvalidRequest: an integer beyond 64 bits.
-    """
+    """Set the fields of a message that a shape has and that are not null. Shapes bound every number to its field."""
     for name in names & shape.keys():
         value = shape[name]
         if value is not None:
-            try:
-                setattr(message, name, value)
-            except ValueError as error:
-                raise InvalidRequest(f"{name} is {value}; it must fit 64 bits", param=name) from error
+            setattr(message, name, value)
 
 
 def stream_options(shape: StreamOptionsShape) -> options_pb2.StreamOptions:
@@ -65,9 +50,10 @@ def stream_options(shape: StreamOptionsShape) -> options_pb2.StreamOptions:
     )
 
 
-def stream_form(options: options_pb2.StreamOptions) -> StreamForm:
+def stream_form(options: options_pb2.StreamOptions, *, is_call: bool = False) -> StreamForm:
     """What the stream carries beside the text. Running usage needs include_usage as well."""
     return StreamForm(
         usage=options.include_usage,
         running_usage=options.include_usage and options.continuous_usage_stats,
+        is_call=is_call,
     )

@@ -1,17 +1,26 @@
 """JSON shapes of the request bodies: which members there are and of which type. Ranges are checked in smg.
 
 A shape is a dict with the members that were sent, checked: half the cost of an object with every member. Members that
-we do not model are left out; the body's own bytes stay available for workers that speak HTTP.
+we do not model are left out; the body's own bytes stay available for workers that speak HTTP. Every list ends its check
+at the first wrong item: a body of nothing but faults must not cost more than a good one.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Required
 
-from pydantic import ConfigDict, FailFast, TypeAdapter, with_config
+from pydantic import ConfigDict, Field, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 Role = Literal["system", "developer", "user", "assistant", "tool", "function", "root"]
+# The width of a number belongs to its type: a negative count is no count, as a fraction is none.
+Count = Annotated[int, Field(ge=0, le=2**32 - 1)]
+Int32 = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
+# Ends the check of a list or object at its first wrong item.
+FIRST = Field(fail_fast=True)
+Texts = Annotated[list[str], FIRST]
+TokenIds = Annotated[list[Count], FIRST]
 
 
 # No coercion between types, unknown members left out, no infinite numbers.
@@ -30,8 +39,8 @@ class FunctionCallShape(TypedDict, total=False):
 class ToolCallShape(TypedDict, total=False):
     """An earlier call."""
 
-    id: str
-    type: str
+    id: str | None
+    type: str | None
     function: Required[FunctionCallShape]
 
 
@@ -40,18 +49,19 @@ class MessageShape(TypedDict, total=False):
     """A message of a conversation."""
 
     role: Required[Role]
-    content: str | list[dict[str, Any]] | None
+    content: str | Annotated[list[dict[str, Any]], FIRST] | None
     name: str | None
-    tool_calls: list[ToolCallShape] | None
+    tool_calls: Annotated[list[ToolCallShape], FIRST] | None
     tool_call_id: str | None
     reasoning_content: str | None
     reasoning: str | None
+    refusal: str | None
     tools: Any
 
 
 @with_config(_STRICT)
 class FunctionShape(TypedDict, total=False):
-    """A function that may be called."""
+    """A function that may be called. `parameters` may be any JSON here; that it is an object is a rule."""
 
     name: Required[str]
     description: str | None
@@ -65,6 +75,13 @@ class ToolShape(TypedDict, total=False):
 
     type: Required[str]
     function: Required[FunctionShape]
+
+
+@with_config(_STRICT)
+class NamedShape(TypedDict, total=False):
+    """The function that must be called, in the API's older form."""
+
+    name: Required[str]
 
 
 @with_config(_STRICT)
@@ -90,7 +107,7 @@ class JsonSchemaShape(TypedDict, total=False):
     """A schema with its name. `schema` may be any JSON here; that it is an object is a rule, not a shape."""
 
     name: Required[str]
-    schema: Any
+    schema: Required[Any]
     strict: bool | None
     description: str | None
 
@@ -109,19 +126,19 @@ class SamplingShape(TypedDict, total=False):
 
     temperature: float | None
     top_p: float | None
-    top_k: int | None
+    top_k: Int32 | None
     min_p: float | None
     presence_penalty: float | None
     frequency_penalty: float | None
     repetition_penalty: float | None
-    max_completion_tokens: int | None
-    max_tokens: int | None
-    min_tokens: int | None
-    seed: int | None
-    sampling_seed: int | None
-    stop: str | list[str] | None
-    stop_token_ids: list[int] | None
-    logit_bias: dict[str, float] | None
+    max_completion_tokens: Count | None
+    max_tokens: Count | None
+    min_tokens: Count | None
+    seed: Int64 | None
+    sampling_seed: Int64 | None
+    stop: str | Texts | None
+    stop_token_ids: TokenIds | None
+    logit_bias: Annotated[dict[str, float], FIRST] | None
     ignore_eos: bool | None
     no_stop_trim: bool | None
     skip_special_tokens: bool | None
@@ -135,14 +152,16 @@ class ChatShape(SamplingShape, total=False):
     """Body of POST /v1/chat/completions."""
 
     model: Required[str]
-    messages: Required[Annotated[list[MessageShape], FailFast()]]
+    messages: Required[Annotated[list[MessageShape], FIRST]]
     stream: bool | None
     stream_options: StreamOptionsShape | None
-    n: int | None
+    n: Count | None
     logprobs: bool | None
-    top_logprobs: int | None
-    tools: list[ToolShape] | None
+    top_logprobs: Count | None
+    tools: Annotated[list[ToolShape], FIRST] | None
     tool_choice: str | dict[str, Any] | None
+    functions: Annotated[list[FunctionShape], FIRST] | None
+    function_call: str | NamedShape | None
     parallel_tool_calls: bool | None
     response_format: ResponseFormatShape | None
     reasoning_effort: str | int | float | None
@@ -155,7 +174,7 @@ class ChatShape(SamplingShape, total=False):
     rid: str | None
     user: str | None
     metadata: dict[str, Any] | None
-    modalities: list[str] | None
+    modalities: Texts | None
     return_audio: bool | None
 
 
@@ -164,12 +183,12 @@ class CompletionShape(SamplingShape, total=False):
     """Body of POST /v1/completions."""
 
     model: Required[str]
-    prompt: Required[str | list[str] | list[int] | list[list[int]]]
+    prompt: Required[str | Texts | TokenIds | Annotated[list[TokenIds], FIRST]]
     stream: bool | None
     stream_options: StreamOptionsShape | None
-    n: int | None
-    best_of: int | None
-    logprobs: int | None
+    n: Count | None
+    best_of: Count | None
+    logprobs: Count | None
     echo: bool | None
     suffix: str | None
     json_schema: str | None

@@ -7,7 +7,7 @@ same for all tokens of a choice and is made once.
 from __future__ import annotations
 
 import abc
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import orjson
@@ -15,12 +15,15 @@ import orjson
 from gateway.errors import error_answer, stream_error
 from gateway.openai.chunks import usage_json
 from gateway.sse import DONE, HEADERS, frame
+from smg.pipelines.collected import CollectingSink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gateway.reply import Header, Reply
     from smg.errors import SmgError
+    from smg.parsers.events import Piece
+    from smg.pipelines.collected import CollectedChoice
     from smg.pipelines.sinks import AnswerHead, ChoiceFinish
     from smg_proto.common.v1 import common_pb2
 
@@ -34,10 +37,12 @@ class StreamForm:
     Attributes:
         usage: send the counts in a last chunk without choices.
         running_usage: send the counts so far in every chunk.
+        is_call: a call must come: the first chunk of a choice has no content to begin with.
     """
 
     usage: bool = False
     running_usage: bool = False
+    is_call: bool = False
 
 
 class SseSink(abc.ABC):
@@ -46,6 +51,7 @@ class SseSink(abc.ABC):
     object_name: ClassVar[str]
     after_text: ClassVar[bytes]
     """What follows the text in a chunk that carries nothing else."""
+    error_kind: ClassVar[str] = "internal_error"
 
     def __init__(self, reply: Reply, headers: MakeHeaders, form: StreamForm) -> None:
         """Args: headers makes the headers beside SSE's own from the worker's address."""
@@ -54,6 +60,7 @@ class SseSink(abc.ABC):
         self._form = form
         self._pieces: list[bytes] = []
         self._before_text: dict[int, bytes] = {}
+        self._before_reasoning: dict[int, bytes] = {}
         self._common = b""
         self._head: AnswerHead | None = None
         self._is_closed = False
@@ -64,8 +71,10 @@ class SseSink(abc.ABC):
         """What precedes the text in a plain chunk of a choice; gathers the chunks that open the choice."""
 
     @abc.abstractmethod
-    def text(self, index: int, text: str, logprobs: Sequence[common_pb2.TokenLogprob]) -> None:
-        """Gather a chunk with text."""
+    def pieces(
+        self, index: int, pieces: Sequence[Piece], logprobs: Sequence[common_pb2.TokenLogprob]
+    ) -> None:
+        """Gather the chunks of pieces."""
 
     @abc.abstractmethod
     def finish(self, index: int, finish: ChoiceFinish) -> None:
@@ -95,11 +104,15 @@ class SseSink(abc.ABC):
         before = self._before_text.get(index)
         if before is None:
             before = self._opened(index)
-        if self._pieces:
-            self._pieces.append(before + fragment + self.after_text)
-            self.flush()
-        else:
-            self._reply.write(before + fragment + self.after_text)
+        self._write(before + fragment + self.after_text)
+
+    def reasoning_fragment(self, index: int, fragment: bytes) -> None:
+        """Write a piece of JSON-escaped reasoning at once."""
+        before = self._before_reasoning.get(index)
+        if before is None:
+            self._opened(index)
+            before = self._before_reasoning[index] = self._start_of(index) + b'"delta":{"reasoning_content":"'
+        self._write(before + fragment + self.after_text)
 
     def close(self) -> None:
         """Gather the usage, if asked for, and the end."""
@@ -111,7 +124,7 @@ class SseSink(abc.ABC):
 
     def fail(self, error: SmgError) -> None:
         """End the stream with the error."""
-        self._pieces += [frame(stream_error(error)), DONE]
+        self._pieces += [frame(stream_error(error, self.error_kind)), DONE]
         self._is_closed = True
         self.flush()
 
@@ -125,6 +138,13 @@ class SseSink(abc.ABC):
             self._reply.end(data)
         else:
             self._reply.write(data)
+
+    def _write(self, chunk: bytes) -> None:
+        if self._pieces:
+            self._pieces.append(chunk)
+            self.flush()
+        else:
+            self._reply.write(chunk)
 
     def _opened(self, index: int) -> bytes:
         before = self._before_text.get(index)
@@ -142,61 +162,24 @@ class SseSink(abc.ABC):
         self._pieces.append(frame(data + b"}"))
 
 
-@dataclass(slots=True)
-class Collected:
-    """What has come of one choice.
-
-    Attributes:
-        texts: pieces of text, in order.
-        logprobs: log-probabilities, in order; empty where none were asked for.
-        finish: why it ended; None while it runs.
-    """
-
-    texts: list[str] = field(default_factory=list)
-    logprobs: list[common_pb2.TokenLogprob] = field(default_factory=list)
-    finish: ChoiceFinish | None = None
-
-
-class JsonSink(abc.ABC):
+class JsonSink(CollectingSink, abc.ABC):
     """Collects an answer and writes it as one object."""
-
-    accepts_fragments = False
 
     def __init__(self, reply: Reply, headers: MakeHeaders) -> None:
         """Args: headers makes the headers beside JSON's own from the worker's address."""
+        super().__init__()
         self._reply = reply
         self._headers = headers
-        self._head: AnswerHead | None = None
-        self._choices: dict[int, Collected] = {}
 
     @abc.abstractmethod
-    def _body(self, head: AnswerHead, choices: list[tuple[int, Collected]]) -> dict[str, Any]:
+    def _body(self, head: AnswerHead, choices: list[tuple[int, CollectedChoice]]) -> dict[str, Any]:
         """The whole answer; choices by index."""
-
-    def open(self, head: AnswerHead) -> None:
-        """Keep the head; nothing is written before the end."""
-        self._head = head
-
-    def fragment(self, index: int, fragment: bytes) -> None:
-        """Never called: only streams take fragments."""
-        raise AssertionError(index, fragment)
-
-    def text(self, index: int, text: str, logprobs: Sequence[common_pb2.TokenLogprob]) -> None:
-        """Collect text."""
-        collected = self._collected(index)
-        collected.texts.append(text)
-        collected.logprobs.extend(logprobs)
-
-    def finish(self, index: int, finish: ChoiceFinish) -> None:
-        """Note why a choice ended."""
-        self._collected(index).finish = finish
 
     def close(self) -> None:
         """Write the answer."""
-        head = self._head
-        if head is None:
-            return
-        body = orjson.dumps(self._body(head, sorted(self._choices.items())))
+        super().close()
+        head, choices = self.outcome()
+        body = orjson.dumps(self._body(head, choices))
         self._reply.start(200, json_headers(body, self._headers(head.worker_url)))
         self._reply.end(body)
 
@@ -205,13 +188,6 @@ class JsonSink(abc.ABC):
         status, headers, body = error_answer(error)
         self._reply.start(status, [*headers, content_length(body), *self._headers("")])
         self._reply.end(body)
-
-    def flush(self) -> None:
-        """Nothing gathers: the whole answer is written by close."""
-        return
-
-    def _collected(self, index: int) -> Collected:
-        return self._choices.setdefault(index, Collected())
 
 
 def choice_end(finish: ChoiceFinish | None) -> dict[str, Any]:

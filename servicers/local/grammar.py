@@ -18,6 +18,7 @@ import numpy as np
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
 from servicers.local.ebnf import EbnfError, ebnf_to_lark
+from servicers.local.late_grammar import LateGrammar, Opening
 from servicers.local.refusal import INTERNAL, RefusalError
 
 if TYPE_CHECKING:
@@ -106,9 +107,12 @@ class GrammarCompiler:
         self._capacity = capacity
         self._limits = LLParserLimits(verbose_errors=False)
         self._compiled: collections.OrderedDict[tuple[str, str], LLMatcher] = collections.OrderedDict()
+        self._eos_token_ids = list(eos_token_ids)
+        self._vocabulary: list[bytes] = []
+        self._openings: collections.OrderedDict[bytes, Opening] = collections.OrderedDict()
         self._lock = threading.Lock()
 
-    def compile(self, constraint: work_pb2.Constraint, output: Sequence[int] = ()) -> Grammar:
+    def compile(self, constraint: work_pb2.Constraint, output: Sequence[int] = ()) -> Grammar | LateGrammar:
         """Compile a constraint and follow the output so far.
 
         Raises:
@@ -118,9 +122,19 @@ class GrammarCompiler:
         if kind not in KINDS:
             raise RefusalError(f"constraint kind {kind!r} is not served; served: {', '.join(KINDS)}")
         matcher = self._matcher(kind, getattr(constraint, kind))
-        if output and matcher.try_consume_tokens(list(output)) < len(output):
-            raise RefusalError(f"output_ids do not follow the {kind} constraint")
-        return Grammar(matcher, self._vocab_size)
+        grammar = Grammar(matcher, self._vocab_size)
+        if not constraint.begins_after:
+            _follow(matcher, output, kind)
+            return grammar
+        late = LateGrammar(grammar, self._opening(constraint.begins_after.encode()))
+        for position, token in enumerate(output, 1):
+            # Other engines may let the form begin at the next token, after white space in this one.
+            if late.follow(token).strip():
+                raise RefusalError(f"output_ids do not follow the {kind} constraint")
+            if late.has_begun:
+                _follow(matcher, output[position:], kind)
+                break
+        return late
 
     def _matcher(self, kind: str, text: str) -> LLMatcher:
         key = (kind, text)
@@ -143,6 +157,18 @@ class GrammarCompiler:
                 self._compiled.popitem(last=False)
             return matcher.deep_copy()
 
+    def _opening(self, text: bytes) -> Opening:
+        with self._lock:
+            opening = self._openings.get(text)
+            if opening is None:
+                if not self._vocabulary:
+                    ids = range(self._vocab_size)
+                    self._vocabulary = [self._tokenizer.decode_bytes([token]) for token in ids]
+                opening = self._openings[text] = Opening(text, self._vocabulary, self._eos_token_ids)
+                while len(self._openings) > self._capacity:
+                    self._openings.popitem(last=False)
+            return opening
+
 
 class GrammarPool:
     """Compiles in threads of its own and calls back."""
@@ -155,7 +181,7 @@ class GrammarPool:
         self,
         constraint: work_pb2.Constraint,
         output: Sequence[int],
-        done: Callable[[Grammar | RefusalError], None],
+        done: Callable[[Grammar | LateGrammar | RefusalError], None],
     ) -> None:
         """Compile in the background; `done` is called in a pool thread."""
 
@@ -173,6 +199,11 @@ class GrammarPool:
     def stop(self) -> None:
         """Drop what has not begun and wait for the rest."""
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _follow(matcher: LLMatcher, output: Sequence[int], kind: str) -> None:
+    if output and matcher.try_consume_tokens(list(output)) < len(output):
+        raise RefusalError(f"output_ids do not follow the {kind} constraint")
 
 
 def _grammar_text(kind: str, text: str) -> str:

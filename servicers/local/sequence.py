@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from servicers.base import EventSink
     from servicers.local.grammar import Grammar
+    from servicers.local.late_grammar import LateGrammar
     from servicers.local.logprobs import LogprobsWish
     from servicers.local.penalties import PenaltyState
     from servicers.local.sampling import Choice
@@ -75,7 +76,7 @@ class GenerateJob(Job):
     """Tokens that are impossible before `minimum`."""
     choice: Choice
     penalties: PenaltyState | None = None
-    grammar: Grammar | None = None
+    grammar: Grammar | LateGrammar | None = None
     wish: LogprobsWish | None = None
     """Log-probabilities of output tokens; None = not wanted."""
     prompt_start: int | None = None

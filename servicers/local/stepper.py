@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from servicers.local.grammar import Grammar, GrammarPool
     from servicers.local.jobs import JobMaker
     from servicers.local.kv_cache import KVCache
+    from servicers.local.late_grammar import LateGrammar
     from servicers.local.model import Model
     from smg_proto.engine.v1 import engine_pb2
 
@@ -162,7 +163,7 @@ class Stepper:
             lambda result: self._call_later(lambda: self._compiled(job, result)),
         )
 
-    def _compiled(self, job: GenerateJob, result: Grammar | RefusalError) -> None:
+    def _compiled(self, job: GenerateJob, result: Grammar | LateGrammar | RefusalError) -> None:
         if self._scheduler.find(job.session, job.number) is not job:
             return
         if isinstance(result, RefusalError):

@@ -37,7 +37,7 @@ _NAMES = """
     prefix-hash-load-factor prefix-token-count priority-scheduler-config
     priority-scheduler-default-max-class priority-scheduler-enabled
     priority-scheduler-tenant-metric-top-n prometheus-duration-buckets rate-limit-tokens-per-second
-    rdma-listen-ip rdma-slot-ttl-s reasoning-parser redis-op-timeout-secs redis-pool-max
+    rdma-listen-ip rdma-slot-ttl-s  redis-op-timeout-secs redis-pool-max
     redis-retention-days redis-url remove-unhealthy-workers rl-control-timeout-secs
     rl-fanout-concurrency router-selector routing-key-headers routing-key-override schema-config
     selection-accounting-ttl-ms selection-policy selection-temperature selector service-discovery
@@ -46,7 +46,7 @@ _NAMES = """
     stream-body-stall-timeout-secs tenant-header-name tenant-rate-limit-config tenant-rate-limit-enabled
     tls-cert-path tls-key-path tokenizer-cache-enable-l0 tokenizer-cache-enable-l1
     tokenizer-cache-l0-max-entries tokenizer-cache-l0-max-memory tokenizer-cache-l1-max-memory
-    tool-call-parser trust-tenant-header upstream-http2 upstream-pool-idle-timeout-secs
+    trust-tenant-header upstream-http2 upstream-pool-idle-timeout-secs
     worker-auto-recovery worker-overload-protection worker-overload-shed worker-overload-token-usage
     worker-overload-waiting-requests worker-stale-secs worker-stall-secs worker-startup-check-interval
     worker-startup-delay worker-warmup-blocks worker-warmup-divert-every worker-warmup-secs

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from smg.cli.flags import complain
 from smg.cli.screen import Readiness
+from smg.parsers.reasoning import REASONING_PARSERS
+from smg.parsers.tools import TOOL_PARSERS
 from smg.telemetry.logs import configure_logging
 
 if TYPE_CHECKING:
@@ -41,7 +43,8 @@ def secrets_of(settings: RouterSettings) -> list[str]:
 
 def check_start(command: str, settings: RouterSettings) -> None:
     """Leave with a clear message when a port or a file cannot be had, before anything slow is started."""
-    problems = [*_port_problems(settings), *_path_problems(settings.models)]
+    models = settings.models
+    problems = [*_port_problems(settings), *_path_problems(models), *_parser_problems(models)]
     if problems:
         complain(command, problems)
 
@@ -69,6 +72,15 @@ def _path_problems(models: ModelSettings) -> Iterator[str]:
         path = Path(value)
         if not (path.is_file() or (path / "tokenizer.json").is_file()):
             yield f"{flag} '{value}': no tokenizer.json there (for the engine's own model: smg serve --model)"
+
+
+def _parser_problems(models: ModelSettings) -> Iterator[str]:
+    for flag, name, known in (
+        ("--tool-call-parser", models.tool_call_parser, TOOL_PARSERS),
+        ("--reasoning-parser", models.reasoning_parser, REASONING_PARSERS),
+    ):
+        if name is not None and name not in known:
+            yield f"{flag} '{name}': there is no such format; known are {', '.join(sorted(known))}"
 
 
 def port_fault(host: str, port: int) -> str:

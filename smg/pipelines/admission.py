@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from typing import Self
 
 from smg.errors import Overloaded, WorkerUnavailable
 
@@ -31,21 +32,24 @@ class Admission:
         """Requests in the queue."""
         return len(self._waiting)
 
-    def permit(self) -> Permit:
+    def permit(self) -> Self:
         """A place to hold while the body of an `async with` runs; freed on every exit.
 
         Entering raises:
             Overloaded: the queue is full.
             WorkerUnavailable: waited longer than the queue's time.
         """
-        return Permit(self)
+        # Places are only counted, so all requests share the one object.
+        return self
 
-    async def enter(self) -> None:
-        """Take a place, or wait for one. Raises as permit says."""
+    async def __aenter__(self) -> None:
         if self._max_running and self.running >= self._max_running:
             await self._wait()
         else:
             self.running += 1
+
+    async def __aexit__(self, *_: object) -> None:
+        self.leave()
 
     def leave(self) -> None:
         """Give a place back: to the first in the queue, if there is one."""
@@ -85,18 +89,3 @@ class Admission:
             self.leave()
         elif place in self._waiting:
             self._waiting.remove(place)
-
-
-class Permit:
-    """One place. Written out, not made with asynccontextmanager: every request pays for it."""
-
-    __slots__ = ("_admission",)
-
-    def __init__(self, admission: Admission) -> None:
-        self._admission = admission
-
-    async def __aenter__(self) -> None:
-        await self._admission.enter()
-
-    async def __aexit__(self, *_: object) -> None:
-        self._admission.leave()

@@ -86,9 +86,11 @@ class Answer:
                 self._worker.abort(choice.sequence)
         else:
             self.prompt_started(choice, finished.prompt_tokens, finished.cached_tokens)
-            usage.reasoning_tokens += finished.reasoning_tokens
             usage.draft_tokens += finished.draft_tokens
             usage.accepted_tokens += finished.accepted_tokens
+        # The engine's own count where it has one: it knows its model's tokens.
+        counted = finished.reasoning_tokens if finished is not None else 0
+        usage.reasoning_tokens += counted or choice.reasoning_tokens
         self._remaining -= 1
         if self._remaining == 0 and not self.done.done():
             self.sink.close()

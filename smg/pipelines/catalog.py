@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from smg.pipelines.formats import FormatSettings, OutputFormats
     from smg.prompt.builder import PromptBuilder
     from smg.workers.registry import WorkerRegistry
     from smg_proto.engine.v1 import card_pb2
@@ -32,11 +33,13 @@ class ServedModel:
         id: its id, not an alias.
         card: what the workers say of it.
         builder: makes its prompts and its text.
+        formats: in which it writes calls and reasoning.
     """
 
     id: str
     card: card_pb2.ModelCard
     builder: PromptBuilder
+    formats: OutputFormats
 
 
 class TokenizerSource(Protocol):
@@ -56,12 +59,14 @@ class ModelCatalog:
         tokenizers: TokenizerSource,
         aliases: Mapping[str, str],
         load: Callable[[Path], PromptBuilder],
+        formats: FormatSettings,
     ) -> None:
         """Args: load makes a prompt builder from a directory; it runs in a thread."""
         self._registry = registry
         self._tokenizers = tokenizers
         self._aliases = aliases
         self._load = load
+        self._formats = formats
         self._served: dict[str, ServedModel] = {}
         self._loading: dict[str, asyncio.Task[PromptBuilder]] = {}
 
@@ -88,7 +93,9 @@ class ModelCatalog:
         served = self._served.get(model_id)
         if served is None or served.card is not card:
             builder = await self._builder(model_id, card)
-            served = self._served[model_id] = ServedModel(model_id, card, builder)
+            served = self._served[model_id] = ServedModel(
+                model_id, card, builder, self._formats.formats_of(model_id, builder)
+            )
         return served
 
     async def preload(self) -> None:

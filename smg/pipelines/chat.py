@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from smg.errors import InvalidRequest, Unsupported
+from smg.errors import InvalidRequest
 from smg.pipelines.answer import Answer
-from smg.pipelines.choice import Choice
+from smg.pipelines.chat_prompt import chat_prompt
 from smg.pipelines.engine_call import Work
-from smg.pipelines.messages import template_messages, template_tools, template_variables
-from smg.pipelines.prompt_limits import check_context, most_tokens
-from smg.pipelines.sampling import constraint, engine_sampling, text_options
+from smg.pipelines.output import PLAIN, OutputForm
+from smg.pipelines.plan import GenerationPlan
+from smg.pipelines.prompt_limits import check_context
+from smg.pipelines.sampling import constraint, text_options
+from smg.pipelines.tools import forced_schema, is_forced, usable_tools
 from smg.validation.chat import validate_chat
 from smg.validation.rules import set_fields
 from smg_proto.chat.v1 import options_pb2
 from smg_proto.engine.v1 import work_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
+    from typing import Any
 
     from smg.pipelines.admission import Admission
     from smg.pipelines.catalog import ModelCatalog, ServedModel
     from smg.pipelines.engine_call import EngineCall
     from smg.pipelines.meter import RequestMeter
     from smg.pipelines.sinks import AnswerSink
-    from smg.prompt.builder import TokenPrompt
     from smg.types.context import RequestContext
     from smg_proto.chat.v1 import chat_pb2
 
-# Rendering and tokenizing so much text takes about a millisecond; more of it leaves the event loop.
-INLINE_PROMPT_CHARS = 48_000
 ANY_JSON_OBJECT = '{"type":"object"}'
+REASONING_END = "</think>"
 
 
 class ChatPipeline:
@@ -57,14 +57,12 @@ class ChatPipeline:
         async with self._admission.permit():
             validate_chat(request)
             _refuse_other_outputs(request)
-            _refuse_forced_calls(request)
             model = await self._catalog.resolve(request.model)
-            prompt = await chat_prompt(model, request)
+            prompt, starts_inside = await chat_prompt(model, request)
             check_context(model.card, prompt.tokens)
             answer = Answer(context.answer_id(request.rid), meter.created, request.model, sink)
-            work = Work(
-                meter.route, model.id, prompt.ids, lambda: _build(request, context, model, prompt, answer)
-            )
+            plan = _plan(model, request, context, starts_inside=starts_inside)
+            work = Work(meter.route, model.id, prompt.ids, lambda: plan.attempt((prompt,), answer))
             with meter.measure(model.id, answer):
                 await self._engine_call.run(work, answer, context)
 
@@ -86,78 +84,61 @@ def _refuse_other_outputs(request: chat_pb2.ChatRequest) -> None:
             )
 
 
-def _refuse_forced_calls(request: chat_pb2.ChatRequest) -> None:
-    """Calls are not parsed yet: who insists on one must not get prose."""
-    modes = options_pb2.ToolChoice
-    if request.tool_choice.mode in (modes.MODE_REQUIRED, modes.MODE_FUNCTION):
-        raise Unsupported("tool_choice asks for a call; calls are not served yet", param="tool_choice")
+def _plan(
+    model: ServedModel, request: chat_pb2.ChatRequest, context: RequestContext, *, starts_inside: bool
+) -> GenerationPlan:
+    fields = set_fields(request.sampling) if request.HasField("sampling") else {}
+    form = output_form(model, request, starts_inside=starts_inside)
+    logprobs = None
+    if request.logprobs:
+        logprobs = work_pb2.LogprobsOptions(output=True, top_k=request.top_logprobs)
+    return GenerationPlan(
+        model,
+        fields,
+        text_options(fields, logprobs=request.logprobs, form=form),
+        count=request.n or 1,
+        stream=request.stream,
+        constraint=_constraint(request, fields, starts_inside=starts_inside),
+        logprobs=logprobs,
+        reasoning=starts_inside,
+        traceparent=context.traceparent,
+    )
 
 
-async def chat_prompt(model: ServedModel, request: chat_pb2.ChatRequest) -> TokenPrompt:
-    """Render and tokenize a conversation; long ones in a thread.
-
-    Raises:
-        InvalidRequest: the conversation cannot be rendered; the template's own message where it gives one.
-    """
-
-    def render() -> TokenPrompt:
-        return model.builder.chat(
-            template_messages(request.messages),
-            tools=template_tools(request.tools),
-            add_generation_prompt=not request.continue_final_message,
-            continue_final_message=request.continue_final_message,
-            variables=_variables(request),
-            max_tokens=most_tokens(model.card),
-        )
-
-    if request.ByteSize() <= INLINE_PROMPT_CHARS:
-        return render()
-    return await asyncio.get_running_loop().run_in_executor(None, render)
+def output_form(model: ServedModel, request: chat_pb2.ChatRequest, *, starts_inside: bool) -> OutputForm:
+    """What the answer's text is made of."""
+    separates = not request.HasField("separate_reasoning") or request.separate_reasoning
+    reasoning = model.formats.reasoning if separates else None
+    has_tools = bool(request.tools) and bool(usable_tools(request))
+    if reasoning is None and not has_tools:
+        return PLAIN
+    return OutputForm(
+        reasoning=reasoning,
+        starts_inside=starts_inside,
+        tools=model.formats.tools if has_tools else None,
+        forced=has_tools and is_forced(request),
+        forced_name=request.tool_choice.name,
+        one_call=request.HasField("parallel_tool_calls") and not request.parallel_tool_calls,
+        hold_reasoning=request.HasField("stream_reasoning") and not request.stream_reasoning,
+    )
 
 
-def _variables(request: chat_pb2.ChatRequest) -> dict[str, Any]:
-    variables: dict[str, Any] = {}
-    effort = request.thinking.effort if request.thinking.HasField("effort") else request.reasoning_effort
-    if effort:
-        variables["reasoning_effort"] = effort
-    return variables | template_variables(request.chat_template_kwargs_json)
+def _constraint(
+    request: chat_pb2.ChatRequest, fields: Mapping[str, Any], *, starts_inside: bool
+) -> work_pb2.Constraint | None:
+    """The form that the output must have; after the reasoning, where the model reasons first."""
+    form = constraint(fields, _json_schema(request))
+    if form is not None and starts_inside:
+        form.begins_after = REASONING_END
+    return form
 
 
-def _build(
-    request: chat_pb2.ChatRequest,
-    context: RequestContext,
-    model: ServedModel,
-    prompt: TokenPrompt,
-    answer: Answer,
-) -> tuple[Sequence[work_pb2.Generate], Sequence[Choice]]:
-    fields = set_fields(request.sampling)
-    options = text_options(fields, logprobs=request.logprobs)
-    # Stop strings are matched here, so their tokens must come as they are made, not all at the end.
-    stream = request.stream or "stop" in fields
-    form = constraint(fields, _json_schema(request.response_format))
-    requests: list[work_pb2.Generate] = []
-    choices: list[Choice] = []
-    for index in range(request.n or 1):
-        generate = work_pb2.Generate(
-            prompt_ids=prompt.ids,
-            sampling=engine_sampling(fields, choice_index=index),
-            stream=stream,
-            model=model.id,
-            lora=fields.get("lora_path", ""),
-            request_id=answer.id,
-            traceparent=context.traceparent,
-        )
-        if form is not None:
-            generate.constraint.CopyFrom(form)
-        if request.logprobs:
-            generate.logprobs.output = True
-            generate.logprobs.top_k = request.top_logprobs
-        requests.append(generate)
-        choices.append(Choice(index, answer, model.builder.tokenizer, options))
-    return requests, choices
-
-
-def _json_schema(answer_format: options_pb2.ResponseFormat) -> str | None:
+def _json_schema(request: chat_pb2.ChatRequest) -> str | None:
+    if is_forced(request):
+        return forced_schema(request)
+    if not request.HasField("response_format"):
+        return None
+    answer_format = request.response_format
     if answer_format.type == options_pb2.ResponseFormat.TYPE_JSON_SCHEMA:
         return answer_format.schema_json
     if answer_format.type == options_pb2.ResponseFormat.TYPE_JSON_OBJECT:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
-from smg.errors import Unsupported
 from smg.pipelines.answer import Answer
-from smg.pipelines.chat import INLINE_PROMPT_CHARS
-from smg.pipelines.choice import Choice
+from smg.pipelines.best_of import BestOfSink
+from smg.pipelines.completion_prompt import completion_prompts
 from smg.pipelines.engine_call import Work
-from smg.pipelines.prompt_limits import check_context, most_tokens
-from smg.pipelines.sampling import constraint, engine_sampling, text_options
+from smg.pipelines.plan import GenerationPlan
+from smg.pipelines.sampling import constraint, text_options
 from smg.validation.completion import validate_completion
 from smg.validation.rules import set_fields
 from smg_proto.engine.v1 import work_pb2
@@ -21,10 +19,10 @@ if TYPE_CHECKING:
 
     from smg.pipelines.admission import Admission
     from smg.pipelines.catalog import ModelCatalog, ServedModel
+    from smg.pipelines.echo import PromptEcho
     from smg.pipelines.engine_call import EngineCall
     from smg.pipelines.meter import RequestMeter
     from smg.pipelines.sinks import AnswerSink
-    from smg.prompt.builder import TokenPrompt
     from smg.types.context import RequestContext
     from smg_proto.chat.v1 import completion_pb2
 
@@ -51,86 +49,55 @@ class CompletionPipeline:
         """
         async with self._admission.permit():
             validate_completion(request)
-            _refuse_unserved(request)
             model = await self._catalog.resolve(request.model)
-            prompts = await completion_prompts(model, request)
-            for prompt in prompts:
-                check_context(model.card, prompt.tokens)
+            prompts, echoes = await completion_prompts(model, request, request.best_of or request.n or 1)
+            if request.best_of:
+                sink = _best_of(request, echoes, sink)
             answer = Answer(context.answer_id(request.rid), meter.created, request.model, sink)
-            work = Work(
-                meter.route,
-                model.id,
-                prompts[0].ids,
-                lambda: _build(request, context, model, prompts, answer),
-            )
+            plan = _plan(model, request, context, echoes)
+            work = Work(meter.route, model.id, prompts[0].ids, lambda: plan.attempt(prompts, answer))
             with meter.measure(model.id, answer):
                 await self._engine_call.run(work, answer, context)
 
 
-async def completion_prompts(
-    model: ServedModel, request: completion_pb2.CompletionRequest
-) -> list[TokenPrompt]:
-    """Tokenize the prompts; long ones in a thread.
-
-    Raises:
-        InvalidRequest: a token id that the model does not have.
-    """
-
-    def tokenize() -> list[TokenPrompt]:
-        builder = model.builder
-        return [
-            builder.text(prompt.text, max_tokens=most_tokens(model.card))
-            if prompt.WhichOneof("kind") == "text"
-            else builder.ids(prompt.token_ids.ids)
-            for prompt in request.prompts
-        ]
-
-    if request.ByteSize() <= INLINE_PROMPT_CHARS:
-        return tokenize()
-    return await asyncio.get_running_loop().run_in_executor(None, tokenize)
+def _best_of(
+    request: completion_pb2.CompletionRequest, echoes: Sequence[PromptEcho], sink: AnswerSink
+) -> AnswerSink:
+    return BestOfSink(
+        sink,
+        [len(echo.ids) for echo in echoes],
+        best_of=request.best_of,
+        n=request.n or 1,
+        logprobs=request.HasField("logprobs"),
+    )
 
 
-def _refuse_unserved(request: completion_pb2.CompletionRequest) -> None:
-    for name, is_set in (
-        ("echo", request.echo),
-        ("suffix", request.HasField("suffix")),
-        ("best_of", request.HasField("best_of")),
-        ("logprobs", request.HasField("logprobs")),
-    ):
-        if is_set:
-            raise Unsupported(f"{name} is not served on text completions yet", param=name)
-
-
-def _build(
+def _plan(
+    model: ServedModel,
     request: completion_pb2.CompletionRequest,
     context: RequestContext,
-    model: ServedModel,
-    prompts: Sequence[TokenPrompt],
-    answer: Answer,
-) -> tuple[Sequence[work_pb2.Generate], Sequence[Choice]]:
+    echoes: Sequence[PromptEcho],
+) -> GenerationPlan:
     fields = set_fields(request.sampling)
-    options = text_options(fields, logprobs=False)
-    stream = request.stream or "stop" in fields
-    form = constraint(fields, request.json_schema if request.HasField("json_schema") else None)
-    count = request.n or 1
-    requests: list[work_pb2.Generate] = []
-    choices: list[Choice] = []
-    for prompt_index, prompt in enumerate(prompts):
-        for index in range(count):
-            generate = work_pb2.Generate(
-                prompt_ids=prompt.ids,
-                sampling=engine_sampling(fields, choice_index=index),
-                stream=stream,
-                model=model.id,
-                lora=fields.get("lora_path", ""),
-                request_id=answer.id,
-                traceparent=context.traceparent,
-            )
-            if form is not None:
-                generate.constraint.CopyFrom(form)
-            requests.append(generate)
-            number = prompt_index * count + index
-            choices.append(
-                Choice(number, answer, model.builder.tokenizer, options, prompt_index=prompt_index)
-            )
-    return requests, choices
+    logprobs = _logprobs(request)
+    return GenerationPlan(
+        model,
+        fields,
+        text_options(fields, logprobs=logprobs is not None)._replace(end_logprobs=True),
+        count=request.best_of or request.n or 1,
+        stream=request.stream,
+        constraint=constraint(fields, request.json_schema if request.HasField("json_schema") else None),
+        logprobs=logprobs,
+        traceparent=context.traceparent,
+        echoes=echoes,
+    )
+
+
+def _logprobs(request: completion_pb2.CompletionRequest) -> work_pb2.LogprobsOptions | None:
+    """What the client asked for, and what it takes to choose the best."""
+    if not request.HasField("logprobs"):
+        return work_pb2.LogprobsOptions(output=True) if request.best_of else None
+    options = work_pb2.LogprobsOptions(output=True, top_k=request.logprobs)
+    if request.echo:
+        options.prompt_start = 0
+    return options

@@ -16,14 +16,13 @@ from smg.pipelines.answer import Answer
 from smg.policies.base import RouteRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from smg.pipelines.choice import Choice
+    from smg.pipelines.plan import Group
     from smg.policies.base import Policy
     from smg.types.context import RequestContext
     from smg.workers.base import Worker
     from smg.workers.registry import WorkerRegistry
-    from smg_proto.engine.v1 import work_pb2
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,13 @@ class Work(NamedTuple):
     route: str
     model: str
     prompt_ids: bytes
-    build: Callable[[], tuple[Sequence[work_pb2.Generate], Sequence[Choice]]]
+    build: Callable[[], list[Group]]
+
+
+def _submit(worker: Worker, group: Group) -> None:
+    sequences = worker.generate_choices(group.requests, group.choices)
+    for choice, sequence in zip(group.choices, sequences, strict=True):
+        choice.sequence = sequence
 
 
 class EngineCall:
@@ -105,11 +110,11 @@ class EngineCall:
         excluded: frozenset[str] = frozenset()
         for attempt in range(1, self._retries.max_attempts + 1):
             worker = self._place(work.model, route, excluded)
-            requests, choices = work.build()
-            answer.start(worker, choices)
+            groups = work.build()
+            answer.start(worker, [choice for group in groups for choice in group.choices])
             try:
-                for request, choice in zip(requests, choices, strict=True):
-                    choice.sequence = worker.generate(request, choice)
+                for group in groups:
+                    _submit(worker, group)
                 await answer.done
             except SmgError as error:
                 is_last = attempt == self._retries.max_attempts

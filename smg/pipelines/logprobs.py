@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from smg.prompt.tokenizer import Tokenizer
     from smg_proto.engine.v1 import work_pb2
 
-# JSON has no infinity: what an engine reports as impossible is shown as this, as OpenAI does.
+# JSON has no infinity: what an engine reports as impossible, or as no number, is shown as this, as OpenAI does.
 LOWEST_LOGPROB = -9999.0
 
 
@@ -30,20 +30,22 @@ def token_logprobs(
 
 
 def _entry(tokenizer: Tokenizer, token: int, entry: work_pb2.TokenLogprobs) -> common_pb2.TokenLogprob:
-    answer = common_pb2.TokenLogprob(
-        token=tokenizer.token_text(token),
-        bytes=tokenizer.token_bytes(token),
-        token_id=token,
-        top_logprobs=[
-            common_pb2.TopLogprob(
-                token=tokenizer.token_text(top),
-                bytes=tokenizer.token_bytes(top),
-                token_id=top,
-                logprob=max(logprob, LOWEST_LOGPROB),
-            )
-            for top, logprob in zip(entry.top_token, entry.top_logprob, strict=False)
-        ],
-    )
+    # Field by field: a message made with arguments, and copied into a list of others, costs twice as much.
+    answer = common_pb2.TokenLogprob()
+    answer.token = tokenizer.token_text(token)
+    answer.bytes = tokenizer.token_bytes(token)
+    answer.token_id = token
     if entry.HasField("logprob"):
-        answer.logprob = max(entry.logprob, LOWEST_LOGPROB)
+        answer.logprob = _finite(entry.logprob)
+    for top, logprob in zip(entry.top_token, entry.top_logprob, strict=False):
+        candidate = answer.top_logprobs.add()
+        candidate.token = tokenizer.token_text(top)
+        candidate.bytes = tokenizer.token_bytes(top)
+        candidate.token_id = top
+        candidate.logprob = _finite(logprob)
     return answer
+
+
+def _finite(logprob: float) -> float:
+    # In this order: every comparison with NaN is false, and max keeps its first argument then.
+    return max(LOWEST_LOGPROB, logprob)

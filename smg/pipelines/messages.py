@@ -6,18 +6,23 @@ import json
 from typing import TYPE_CHECKING, Any, cast
 
 from smg.errors import InvalidRequest
+from smg_proto.chat.v1 import options_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from smg_proto.chat.v1 import message_pb2
 
+_CHOICES = {
+    options_pb2.ToolChoice.MODE_NONE: "none",
+    options_pb2.ToolChoice.MODE_REQUIRED: "required",
+}
+
 
 def template_messages(messages: Iterable[message_pb2.ChatMessage]) -> list[dict[str, Any]]:
-    """The conversation as Hugging Face templates expect it.
+    """The conversation, nothing added or left out; the builder fits it to the template.
 
-    Text parts are joined: a template that takes no parts must not print a list. Arguments of earlier calls are
-    objects, because templates index and dump them.
+    Arguments of earlier calls are objects, because templates index and dump them.
 
     Raises:
         InvalidRequest: a part that cannot be rendered, or arguments that are not JSON.
@@ -28,6 +33,17 @@ def template_messages(messages: Iterable[message_pb2.ChatMessage]) -> list[dict[
 def template_tools(tools: Iterable[message_pb2.Tool]) -> list[dict[str, Any]] | None:
     """The tools as the client sent them, or built from their fields; None when there are none."""
     return [_tool(index, tool) for index, tool in enumerate(tools)] or None
+
+
+def template_tool_choice(choice: options_pb2.ToolChoice) -> str | dict[str, Any]:
+    """The tool choice as clients write it; "auto" where they did not."""
+    mode = _CHOICES.get(choice.mode, "auto")
+    if choice.is_allowed_tools:
+        allowed = [{"type": "function", "name": name} for name in choice.allowed_names]
+        return {"type": "allowed_tools", "mode": mode, "tools": allowed}
+    if choice.mode == options_pb2.ToolChoice.MODE_FUNCTION:
+        return {"type": "function", "function": {"name": choice.name}}
+    return mode
 
 
 def template_variables(kwargs_json: str) -> dict[str, Any]:
@@ -62,46 +78,44 @@ def parse_object(text: str, name: str) -> dict[str, Any]:
 
 
 def _message(index: int, message: message_pb2.ChatMessage) -> dict[str, Any]:
-    kind = message.WhichOneof("content")
-    if kind == "text":
-        content: str | None = message.text
-    elif kind == "parts":
-        content = _joined(index, message.parts)
-    else:
-        # Templates join contents to strings; only beside calls do they expect that there may be none.
-        content = None if message.tool_calls else ""
-    result: dict[str, Any] = {"role": message.role, "content": content}
+    result: dict[str, Any] = {"role": message.role, "content": message.text or _content(index, message)}
     if message.HasField("name"):
         result["name"] = message.name
+    if message.tool_calls:
+        result["tool_calls"] = [_call(index, number, call) for number, call in enumerate(message.tool_calls)]
     if message.HasField("reasoning_content"):
         result["reasoning_content"] = message.reasoning_content
     if message.HasField("tool_call_id"):
         result["tool_call_id"] = message.tool_call_id
-    if message.tool_calls:
-        result["tool_calls"] = [_call(index, number, call) for number, call in enumerate(message.tool_calls)]
     return result
 
 
-def _joined(index: int, parts: message_pb2.ContentParts) -> str:
-    texts: list[str] = []
-    for number, part in enumerate(parts.parts):
-        kind = part.WhichOneof("kind")
-        name = f"messages[{index}].content[{number}]"
-        if kind == "text":
-            texts.append(part.text)
-        elif kind in ("image_url", "video_url", "audio_url", "input_audio"):
-            raise InvalidRequest(
-                f"{name} is of type {kind}; the model takes text only",
-                code="process_messages_failed",
-                param=name,
-            )
-        else:
-            raise InvalidRequest(
-                f"{name} cannot be rendered; this model takes text parts only",
-                code="unsupported_content_part",
-                param=name,
-            )
-    return "".join(texts)
+def _content(index: int, message: message_pb2.ChatMessage) -> str | list[dict[str, Any]] | None:
+    kind = message.WhichOneof("content")
+    if kind == "text":
+        return message.text
+    if kind == "parts":
+        return [_part(f"messages[{index}].content[{n}]", part) for n, part in enumerate(message.parts.parts)]
+    if message.tool_calls:
+        return None
+    # Templates join contents to strings; only beside calls do they expect that there may be none. What the model
+    # said in place of an answer is what the turn holds, and no template knows the field.
+    return message.refusal
+
+
+def _part(name: str, part: message_pb2.ContentPart) -> dict[str, Any]:
+    kind = part.WhichOneof("kind")
+    if kind == "text":
+        return {"type": "text", "text": part.text}
+    if kind in ("image_url", "video_url", "audio_url", "input_audio"):
+        raise InvalidRequest(
+            f"{name} is of type {kind}; the model takes text only", code="process_messages_failed", param=name
+        )
+    raise InvalidRequest(
+        f"{name} cannot be rendered; this model takes text parts only",
+        code="unsupported_content_part",
+        param=name,
+    )
 
 
 def _call(index: int, number: int, call: message_pb2.ToolCall) -> dict[str, Any]:
@@ -118,12 +132,17 @@ def _call(index: int, number: int, call: message_pb2.ToolCall) -> dict[str, Any]
 
 def _tool(index: int, tool: message_pb2.Tool) -> dict[str, Any]:
     if tool.source_json:
-        return parse_object(tool.source_json, f"tools[{index}]")
-    function: dict[str, Any] = {"name": tool.name}
+        source = parse_object(tool.source_json, f"tools[{index}]")
+        function: Any = source.get("function")
+        if isinstance(function, dict) and cast("dict[str, Any]", function).get("parameters") is None:
+            # A function without parameters takes none; templates look into the schema without asking.
+            return source | {"function": cast("dict[str, Any]", function) | {"parameters": {}}}
+        return source
+    built: dict[str, Any] = {"name": tool.name}
     if tool.HasField("description"):
-        function["description"] = tool.description
-    if tool.parameters_json:
-        function["parameters"] = parse_json(tool.parameters_json, f"tools[{index}].function.parameters")
+        built["description"] = tool.description
+    name = f"tools[{index}].function.parameters"
+    built["parameters"] = parse_json(tool.parameters_json, name) if tool.parameters_json else {}
     if tool.HasField("strict"):
-        function["strict"] = tool.strict
-    return {"type": tool.type or "function", "function": function}
+        built["strict"] = tool.strict
+    return {"type": tool.type or "function", "function": built}

@@ -29,40 +29,29 @@ class Meters:
 
 
 class RequestMeter:
-    """Measures one request.
+    """Measures one request: in a `with` body, from its arrival to the end of the body, what its answer counts.
 
     Attributes:
         created: unix time of its arrival, in whole seconds; what answers carry as `created`.
         route: name of the route that it arrived on.
     """
 
-    __slots__ = ("created", "route", "_metrics", "_started_at")
+    __slots__ = ("created", "route", "_metrics", "_time", "_started_at", "_series", "_answer")
 
     def __init__(self, metrics: RouterMetrics, route: str) -> None:
         self.created = int(time.time())  # noqa: TID251 - the one wall clock that clients see
-        self._metrics = metrics
         self.route = route
-        self._started_at = asyncio.get_running_loop().time()
-
-    def measure(self, model: str, answer: Answer) -> Measurement:
-        """Measure the answer of a request whose model is known, while the `with` body runs."""
-        return Measurement(
-            self._metrics, self._metrics.request_started(self.route, model), answer, self._started_at
-        )
-
-
-class Measurement:
-    """The time from arrival to the end of the `with` body, and what the answer counted."""
-
-    __slots__ = ("_answer", "_metrics", "_series", "_started_at")
-
-    def __init__(
-        self, metrics: RouterMetrics, series: RequestSeries, answer: Answer, started_at: float
-    ) -> None:
         self._metrics = metrics
-        self._series = series
+        self._time = asyncio.get_running_loop().time
+        self._started_at = self._time()
+        self._series: RequestSeries
+        self._answer: Answer
+
+    def measure(self, model: str, answer: Answer) -> Self:
+        """Measure the answer of a request whose model is known, while the `with` body runs."""
+        self._series = self._metrics.request_started(self.route, model)
         self._answer = answer
-        self._started_at = started_at
+        return self
 
     def __enter__(self) -> Self:
         return self
@@ -70,24 +59,21 @@ class Measurement:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        answer = self._answer
+        answer, started_at = self._answer, self._started_at
         usage = answer.usage
-        self._metrics.request_finished(
-            self._series,
-            RequestResult(
-                outcome=_outcome(error or answer.error),
-                duration_s=asyncio.get_running_loop().time() - self._started_at,
-                first_token_s=answer.opened_at - self._started_at if answer.is_open else None,
-                prompt_tokens=usage.prompt_tokens,
-                completion_tokens=usage.completion_tokens,
-                cached_tokens=usage.cached_tokens,
-            ),
+        error = error or answer.error
+        result = RequestResult(
+            "ok" if error is None else _outcome(error),
+            self._time() - started_at,
+            answer.opened_at - started_at if answer.is_open else None,
+            usage.prompt_tokens,
+            usage.completion_tokens,
+            usage.cached_tokens,
         )
+        self._metrics.request_finished(self._series, result)
 
 
-def _outcome(error: BaseException | None) -> Outcome:
-    if error is None:
-        return "ok"
+def _outcome(error: BaseException) -> Outcome:
     if isinstance(error, asyncio.CancelledError):
         return "client_gone"
     if isinstance(error, SmgError):

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from smg.pipelines.choice import TextOptions
+from smg.pipelines.output import PLAIN
+from smg.pipelines.stages import TextOptions
 from smg.validation.sampling import max_tokens
 from smg_proto.engine.v1 import card_pb2, work_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from smg.pipelines.output import OutputForm
+
 MAX_BIAS = 100.0
+# The API allows a penalty of 0; engines divide by it.
+LEAST_REPETITION_PENALTY = 1e-6
 # Fields that have the same name and meaning on both sides.
 _SAME = frozenset(
     (
@@ -33,8 +38,10 @@ def engine_sampling(fields: Mapping[str, Any], *, choice_index: int = 0) -> card
     limit = max_tokens(fields)
     if limit is not None:
         sampling.max_new_tokens = limit
-    if fields.get("min_tokens"):
+    if "min_tokens" in fields:
         sampling.min_new_tokens = fields["min_tokens"]
+    if fields.get("repetition_penalty") == 0:
+        sampling.repetition_penalty = LEAST_REPETITION_PENALTY
     seed = fields.get("sampling_seed", fields.get("seed"))
     if seed is not None:
         sampling.seed = seed
@@ -55,7 +62,7 @@ def _engine_bias(value: float) -> float:
     return min(max(value, -MAX_BIAS), MAX_BIAS)
 
 
-def text_options(fields: Mapping[str, Any], *, logprobs: bool) -> TextOptions:
+def text_options(fields: Mapping[str, Any], *, logprobs: bool, form: OutputForm = PLAIN) -> TextOptions:
     """How the output tokens become text, from the sampling options that are set."""
     return TextOptions(
         stop=tuple(fields.get("stop", ())),
@@ -63,6 +70,7 @@ def text_options(fields: Mapping[str, Any], *, logprobs: bool) -> TextOptions:
         keep_stop=fields.get("no_stop_trim", False),
         skip_special_tokens=fields.get("skip_special_tokens", True),
         logprobs=logprobs,
+        form=form,
     )
 
 

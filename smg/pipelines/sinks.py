@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from smg.errors import SmgError
+    from smg.parsers.events import Piece
     from smg_proto.common.v1 import common_pb2
 
 
@@ -57,23 +58,36 @@ class ChoiceFinish(NamedTuple):
 class AnswerSink(Protocol):
     """Writes one answer. Called on the event loop; no method blocks or raises.
 
-    Order: open, then for each choice any number of text or fragment and one finish, then close; or fail at any
-    point after open and nothing more. Calls may be gathered until flush; fragment flushes by itself.
+    Order: open, then for each choice any number of pieces or fragments and one finish, then close; or fail at any
+    point after open and nothing more. Calls may be gathered until flush; fragments flush by themselves.
     """
 
     accepts_fragments: bool
-    """fragment may be called: text goes out as JSON, and a chunk carries nothing but the text."""
+    """The fragment methods may be called: text goes out as JSON, and a chunk carries nothing but the text."""
 
     def open(self, head: AnswerHead) -> None:
         """The first event of the answer is here. What fails before this is raised by the pipeline instead."""
         ...
 
     def fragment(self, index: int, fragment: bytes) -> None:
-        """More text of a choice, as the inside of a JSON string in UTF-8. The fast lane of text()."""
+        """More content of a choice, as the inside of a JSON string in UTF-8. The fast lane of pieces()."""
         ...
 
-    def text(self, index: int, text: str, logprobs: Sequence[common_pb2.TokenLogprob]) -> None:
-        """More text of a choice, perhaps none, and the log-probabilities of its tokens if asked for."""
+    def reasoning_fragment(self, index: int, fragment: bytes) -> None:
+        """More reasoning of a choice, in the same form."""
+        ...
+
+    def pieces(
+        self, index: int, pieces: Sequence[Piece], logprobs: Sequence[common_pb2.TokenLogprob]
+    ) -> None:
+        """More of a choice.
+
+        Args:
+            index: the choice.
+            pieces: what its text turned into, in order; perhaps none. A CallStart has its id.
+            logprobs: of the tokens that brought the pieces, if asked for. Tokens of a piece that is still held back
+                come with the pieces before it.
+        """
         ...
 
     def finish(self, index: int, finish: ChoiceFinish) -> None:

@@ -20,6 +20,8 @@ class LeastLoad:
 
     def pick(self, snapshots: Sequence[WorkerSnapshot], request: RouteRequest) -> WorkerSnapshot:  # noqa: ARG002 - the contract's signature
         """Pick one of the least busy."""
+        if len(snapshots) == 1:
+            return snapshots[0]
         lowest = min([snapshot.saturation for snapshot in snapshots])
         idlest = [snapshot for snapshot in snapshots if snapshot.saturation == lowest]
         if len(idlest) == 1:

@@ -8,24 +8,31 @@ library is always right and always there.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from smg.errors import InvalidRequest
-from smg.prompt.content import ContentGuard, free_character
-from smg.prompt.directory import DEFAULT_TEMPLATE, read_tokenizer_directory
+from smg.prompt.content import ContentGuard
+from smg.prompt.continued import render_open
+from smg.prompt.conventions import conventions_of
+from smg.prompt.directory import DEFAULT_TEMPLATE, TOOL_TEMPLATE, read_tokenizer_directory
 from smg.prompt.loading import load_parts
 from smg.prompt.packed import ID_BYTES, pack_ids
+from smg.prompt.sandbox import MAX_OUTPUT_CHARS
 from smg.prompt.segments import too_long
-from smg.prompt.template import MARK_VARIABLE, MAX_OUTPUT_CHARS, ChatTemplate, with_reasoning_names
+from smg.prompt.template import MARK_VARIABLE, ChatTemplate
+from smg.prompt.thinking import OPEN_TAG, continued_reasoning, open_reasoning, thinking_support
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from smg.prompt.conventions import Conventions
     from smg.prompt.loading import Parts
+    from smg.prompt.thinking import ThinkingSupport
 
 _log = logging.getLogger(__name__)
 _NO_VARIABLES: Mapping[str, Any] = {}
+_TRIAL_SECONDS = 0.5
 
 
 class TokenPrompt(NamedTuple):
@@ -35,11 +42,21 @@ class TokenPrompt(NamedTuple):
         ids: token ids, unsigned, 32 bits, little-endian.
         tokens: how many.
         text: as rendered, for logs and echo; for a prompt given as ids, those decoded.
+        in_reasoning: whether a chat ends inside a reasoning block (True) or right after one (False); None for neither.
     """
 
     ids: bytes
     tokens: int
     text: str
+    in_reasoning: bool | None = None
+
+
+class KnownTemplate(NamedTuple):
+    """A template, and what was found out about it."""
+
+    template: ChatTemplate
+    conventions: Conventions
+    thinking: ThinkingSupport
 
 
 class PromptBuilder:
@@ -48,9 +65,10 @@ class PromptBuilder:
     Attributes:
         tokenizer: tables, encoding, decoding.
         has_chat_template: whether chat() can work.
+        template_text: what the templates can write literally, parts separated by NUL.
     """
 
-    def __init__(self, parts: Parts, templates: Mapping[str, ChatTemplate]) -> None:
+    def __init__(self, parts: Parts, templates: Mapping[str, KnownTemplate]) -> None:
         """Use load()."""
         self._prompts = parts.prompts
         self._prefix, self._suffix = parts.prefix, parts.suffix
@@ -59,10 +77,11 @@ class PromptBuilder:
         self._longest_token = parts.longest_token
         self.tokenizer = parts.tokenizer
         self.has_chat_template = bool(templates)
+        self.template_text = "\0".join(known.template.text for known in templates.values())
         self._guard = ContentGuard(
             parts.controls,
-            "\0".join(template.text for template in templates.values()),
-            frozenset[str]().union(*(template.names for template in templates.values())),
+            self.template_text,
+            frozenset[str]().union(*(known.template.names for known in templates.values())),
         )
 
     @classmethod
@@ -95,7 +114,22 @@ class PromptBuilder:
         written = "\0".join(template.text for template in templates.values())
         parts = load_parts(found, written, use_fast=backend == "auto", cache_bytes=cache_bytes)
         _log.info("tokenizer %s: %s", directory, parts.summary)
-        return cls(parts, templates)
+        known = {name: _known(template, parts) for name, template in templates.items()}
+        return cls(parts, known)
+
+    def template_for(self, *, with_tools: bool) -> KnownTemplate:
+        """The template that chat() takes: the default, or with tools the one for them, where there is one.
+
+        Raises:
+            InvalidRequest: there is none.
+        """
+        known = self._templates.get(TOOL_TEMPLATE) if with_tools else None
+        known = known or self._templates.get(DEFAULT_TEMPLATE)
+        if known is None:
+            named = ", ".join(sorted(self._templates))
+            which = f"no chat template but those named {named}" if named else "no chat template"
+            raise InvalidRequest(f"this model has {which}; use the completions endpoint instead")
+        return known
 
     def chat(
         self,
@@ -121,22 +155,29 @@ class PromptBuilder:
             ContextTooLong: it has more tokens.
             InvalidRequest: no template, or it refuses or fails on this chat.
         """
-        template = self._template_for(tools)
-        messages = with_reasoning_names(messages)
+        known = self.template_for(with_tools=bool(tools))
+        messages = known.conventions.adapted(messages)
         mark = ""
         if self._guard.needs_marks(messages, tools, variables):
             mark, messages, (tools, variables) = self._guard.with_marks(messages, tools, variables)
-        scope = {"documents": None, **self._named_tokens, **variables, "messages": messages, "tools": tools}
-        if mark:
-            scope[MARK_VARIABLE] = mark
+        scope = {
+            "documents": None,
+            **self._named_tokens,
+            **variables,
+            "messages": messages,
+            "tools": tools,
+            MARK_VARIABLE: mark,
+        }
         if continue_final_message:
-            rendered = self._render_open(template, messages, scope, mark)
+            rendered, final_text = render_open(known.template, scope, mark)
+            in_reasoning = continued_reasoning(rendered, final_text)
         else:
-            rendered = template.render({**scope, "add_generation_prompt": add_generation_prompt})
+            rendered = known.template.render({**scope, "add_generation_prompt": add_generation_prompt})
+            in_reasoning = open_reasoning(rendered)
         text = rendered.replace(mark, "") if mark else rendered
         self._refuse_long(text, max_tokens)
         ids = self._prompts.encode_rendered(rendered, mark, max_tokens=max_tokens)
-        return TokenPrompt(ids, len(ids) // ID_BYTES, text)
+        return TokenPrompt(ids, len(ids) // ID_BYTES, text, in_reasoning)
 
     def text(self, text: str, *, max_tokens: int | None = None) -> TokenPrompt:
         """Tokenize a text, with what the tokenizer adds around one (a beginning-of-sequence token, mostly).
@@ -182,44 +223,13 @@ class PromptBuilder:
         if len(text) > max_tokens * self._longest_token:
             raise too_long(max_tokens)
 
-    def _template_for(self, tools: Sequence[Any] | None) -> ChatTemplate:
-        template = self._templates.get("tool_use") if tools else None
-        template = template or self._templates.get(DEFAULT_TEMPLATE)
-        if template is None:
-            raise InvalidRequest("this model has no chat template; use the completions endpoint instead")
-        return template
 
-    def _render_open(
-        self, template: ChatTemplate, messages: list[dict[str, Any]], scope: dict[str, Any], mark: str
-    ) -> str:
-        """Render up to the end of the last message's text, found again by a tag put there."""
-        final = _last_text(messages)
-        tag = free_character(f"{template.text}{mark}{final}{messages}") * 2
-        scope = {**scope, "messages": [*messages[:-1], _with_last_text(messages[-1], f"{final}{tag} ")]}
-        rendered = template.render({**scope, "add_generation_prompt": False})
-        at = rendered.rfind(tag)
-        if at < 0 or final.strip() not in rendered:
-            raise InvalidRequest(
-                "continue_final_message: the chat template changes or leaves out the last message, so it cannot be"
-                " continued"
-            )
-        # The blank after the tag is gone where the template trims; then it would have trimmed the text too.
-        return rendered[:at] if rendered.startswith(f"{tag} ", at) else rendered[:at].rstrip()
-
-
-def _last_text(messages: list[dict[str, Any]]) -> str:
-    content: Any = messages[-1].get("content") if messages else None
-    if isinstance(content, list):
-        texts = [part["text"] for part in cast("list[dict[str, Any]]", content) if "text" in part]
-        content = texts[-1] if texts else None
-    if not isinstance(content, str):
-        raise InvalidRequest("continue_final_message: the last message has no text to continue")
-    return content
-
-
-def _with_last_text(message: dict[str, Any], text: str) -> dict[str, Any]:
-    content: str | list[dict[str, Any]] = message["content"]
-    if isinstance(content, str):
-        return message | {"content": text}
-    last = max(n for n, part in enumerate(content) if "text" in part)
-    return message | {"content": [*content[:last], content[last] | {"text": text}, *content[last + 1 :]]}
+def _known(template: ChatTemplate, parts: Parts) -> KnownTemplate:
+    in_vocabulary = any(control.text == OPEN_TAG for control in parts.controls)
+    return KnownTemplate(
+        template,
+        conventions_of(template, parts.named_tokens, max_seconds=_TRIAL_SECONDS),
+        thinking_support(
+            template, parts.named_tokens, is_in_vocabulary=in_vocabulary, max_seconds=_TRIAL_SECONDS
+        ),
+    )

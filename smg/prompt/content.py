@@ -74,7 +74,7 @@ class ContentGuard:
             for key, value in message.items():
                 if key == "role" and isinstance(value, str) and value in _ROLES:
                     continue
-                if may_break(value) if type(value) is str else any(map(may_break, _strings(value))):
+                if may_break(value) if type(value) is str else any(map(may_break, strings_in(value))):
                     return True
                 if key not in _FORMAT_NAMES and may_break(key):
                     return True
@@ -90,10 +90,10 @@ class ContentGuard:
                 TypeError
             ) as error:  # half a character, or what only Python's json can say, such as 1 << 64
                 _refuse_surrogates(value, error)
-                return any(map(self._all.may_break, _strings(value)))
+                return any(map(self._all.may_break, strings_in(value)))
             if not any(opener in text for opener in self._all.openers):
                 return False
-        return any(map(self._all.may_break, _strings(value)))
+        return any(map(self._all.may_break, strings_in(value)))
 
     def with_marks(
         self, messages: list[dict[str, Any]], *others: Any
@@ -104,15 +104,17 @@ class ContentGuard:
             InvalidRequest: every private-use character stands in the request.
         """
         parts = (messages, *others)
-        used = "\0".join([self._template_text, *(text for part in parts for text in _strings(part))])
+        used = "\0".join([self._template_text, *(text for part in parts for text in strings_in(part))])
         mark = free_character(used)
         marked_messages = [self._marked_message(message, mark) for message in messages]
-        marked_others = [_map_strings(other, lambda text: self._all.break_up(text, mark)) for other in others]
+        marked_others = [
+            _mapstrings_in(other, lambda text: self._all.break_up(text, mark)) for other in others
+        ]
         return mark, marked_messages, marked_others
 
     def _marked_message(self, message: Mapping[str, Any], mark: str) -> dict[str, Any]:
         spellings = self._for(message)
-        marked = _map_strings(message, lambda text: spellings.break_up(text, mark))
+        marked = _mapstrings_in(message, lambda text: spellings.break_up(text, mark))
         if message.get("role") in _ROLES:
             marked["role"] = message["role"]
         return marked
@@ -146,31 +148,33 @@ def _refuse_surrogates(value: Any, cause: Exception) -> None:
     Raises:
         InvalidRequest: one has.
     """
-    for text in _strings(value):
+    for text in strings_in(value):
         if _SURROGATE.search(text):
             raise not_unicode(text) from cause
 
 
-def _strings(value: Any) -> Iterator[str]:
+def strings_in(value: Any) -> Iterator[str]:
+    """Every string in a JSON value, keys among them."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
         for key, item in cast("dict[Any, Any]", value).items():
             yield str(key)
-            yield from _strings(item)
+            yield from strings_in(item)
     elif isinstance(value, list | tuple):
         for item in cast("list[Any]", value):
-            yield from _strings(item)
+            yield from strings_in(item)
 
 
-def _map_strings(value: Any, change: Callable[[str], str]) -> Any:
+def _mapstrings_in(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
         items = cast("dict[Any, Any]", value).items()
         return {
-            (change(key) if isinstance(key, str) else key): _map_strings(item, change) for key, item in items
+            (change(key) if isinstance(key, str) else key): _mapstrings_in(item, change)
+            for key, item in items
         }
     if isinstance(value, list | tuple):
-        return [_map_strings(item, change) for item in cast("list[Any]", value)]
+        return [_mapstrings_in(item, change) for item in cast("list[Any]", value)]
     return value

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DEFAULT_TEMPLATE = "default"
+TOOL_TEMPLATE = "tool_use"
 _NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
 
@@ -86,18 +87,47 @@ def _eos_ids(directory: Path) -> frozenset[int]:
 
 
 def _templates(directory: Path, config: dict[str, Any]) -> dict[str, str]:
-    configured: Any = config.get("chat_template")
-    templates: dict[str, str] = {}
-    if isinstance(configured, str):
-        templates[DEFAULT_TEMPLATE] = configured
-    elif isinstance(configured, list):
-        templates |= {entry["name"]: entry["template"] for entry in cast("list[dict[str, str]]", configured)}
-    processor = _read_json(directory / "chat_template.json").get("chat_template")
-    if isinstance(processor, str):
-        templates[DEFAULT_TEMPLATE] = processor
-    for path in (directory / "additional_chat_templates").glob("*.jinja"):
-        templates[path.stem] = path.read_text(encoding="utf-8")
+    templates = _template_entries(directory / "tokenizer_config.json", config)
+    processor = directory / "chat_template.json"
+    templates |= _template_entries(processor, _read_json(processor))
+    for path in sorted((directory / "additional_chat_templates").glob("*.jinja")):
+        templates[path.stem] = _read_template(path)
     single = directory / "chat_template.jinja"
     if single.is_file():
-        templates[DEFAULT_TEMPLATE] = single.read_text(encoding="utf-8")
+        templates[DEFAULT_TEMPLATE] = _read_template(single)
     return templates
+
+
+def _template_entries(path: Path, content: dict[str, Any]) -> dict[str, str]:
+    """`chat_template` of a file: one template, a list of {"name", "template"}, or an object of templates by name."""
+    configured: Any = content.get("chat_template")
+    if configured is None:
+        return {}
+    if isinstance(configured, str):
+        return {DEFAULT_TEMPLATE: configured}
+    entries: list[Any] = []
+    if isinstance(configured, list):
+        entries = cast("list[Any]", configured)
+    elif isinstance(configured, dict):
+        named = cast("dict[str, Any]", configured)
+        entries = [{"name": name, "template": template} for name, template in named.items()]
+    templates = {entry["name"]: entry["template"] for entry in entries if _is_template_entry(entry)}
+    if len(templates) < len(entries) or not entries:
+        msg = f"{path}: chat_template must be a text, or a list of objects with a name and a template, each once"
+        raise ValueError(msg)
+    return templates
+
+
+def _is_template_entry(entry: Any) -> bool:
+    if not isinstance(entry, dict):
+        return False
+    members = cast("dict[str, Any]", entry)
+    return isinstance(members.get("name"), str) and isinstance(members.get("template"), str)
+
+
+def _read_template(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        msg = f"{path} is not UTF-8: {error}"
+        raise ValueError(msg) from error

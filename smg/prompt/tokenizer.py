@@ -5,6 +5,7 @@ Text in is text: no spelling in it becomes a control token. Ids out of the vocab
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
@@ -62,6 +63,7 @@ class Tokenizer:
         self.eos_ids = eos_ids
         self._encode = encode
         self._reference = reference
+        self._without: dict[tuple[frozenset[str], bool], list[bytes | None]] = {}
 
     @cached_property
     def fragments(self) -> list[bytes | None]:
@@ -75,6 +77,29 @@ class Tokenizer:
     def fragments_with_specials(self) -> list[bytes | None]:
         """The same, special tokens as the text that they are written with."""
         return [None] * self.vocab_size if self._reference else self.vocabulary.fragments_with_specials
+
+    def fragments_without(
+        self, characters: frozenset[str], *, skip_special_tokens: bool
+    ) -> list[bytes | None]:
+        """One of these tables, with None for every token that has one of the characters in it.
+
+        Built when first asked for with these characters, as the others. They come from parsers, not from clients: there
+        are few such sets.
+        """
+        table = self.fragments if skip_special_tokens else self.fragments_with_specials
+        if not characters:
+            return table
+        key = (characters, skip_special_tokens)
+        made = self._without.get(key)
+        if made is None:
+            found = re.compile(b"|".join(re.escape(character.encode()) for character in characters)).search
+            made = [None if fragment and found(fragment) else fragment for fragment in table]
+            self._without[key] = made
+        return made
+
+    def has_token(self, text: str) -> bool:
+        """Whether the vocabulary has a token that is spelled like this."""
+        return text.encode() in self.vocabulary.bytes_with_specials
 
     def token_bytes(self, token: int) -> bytes:
         """Bytes that a token stands for, special or not; b"" for an id without one."""

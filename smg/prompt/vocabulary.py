@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from tokenizers import Tokenizer as HfTokenizer
 
+# JSON need not escape these, and yet some readers of line-based streams take them for the end of a line.
+LINE_ENDS = re.compile("[\u0085\u2028\u2029]")
 SPACE_MARK = "\u2581"  # SentencePiece writes a space as this
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _SAMPLES, _SAMPLE_TOKENS = 24, 16
@@ -121,7 +123,7 @@ class Vocabulary:
 
     @cached_property
     def fragments_with_specials(self) -> list[bytes | None]:
-        """Id to the inside of a JSON string; None where the token alone is not complete UTF-8."""
+        """Id to the inside of a JSON string; None where the token alone is not complete UTF-8 or ends a line."""
         return [_fragment(token) for token in self.bytes_with_specials]
 
     @cached_property
@@ -152,6 +154,8 @@ def _fragment(token: bytes) -> bytes | None:
     try:
         text = token.decode()
     except UnicodeDecodeError:
+        return None
+    if LINE_ENDS.search(text):
         return None
     escaped = orjson.dumps(text)[1:-1]
     return (

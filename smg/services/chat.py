@@ -93,7 +93,7 @@ class ChatService:
     ) -> chat_pb2.CreateCompletionResponse:
         """Continue texts, whole."""
         completion = _with_stream(request.completion, stream=False)
-        sink = ProtoCompletionSink()
+        sink = ProtoCompletionSink(logprobs=completion.HasField("logprobs"))
         meter = self._meters.start(COMPLETIONS_ROUTE)
         await self._completion.run(completion, CONTEXT.get(), sink, meter)
         return chat_pb2.CreateCompletionResponse(completion=sink.completion())
@@ -102,7 +102,9 @@ class ChatService:
         """Continue texts piece by piece."""
         completion = _with_stream(request.completion, stream=True)
         meter = self._meters.start(COMPLETIONS_ROUTE)
-        sink = ProtoCompletionStreamSink(self._pieces(), StreamForm.of(completion.stream_options))
+        # Running usage is for chats alone.
+        form = StreamForm(usage=completion.stream_options.include_usage)
+        sink = ProtoCompletionStreamSink(self._pieces(), form)
 
         async def run() -> None:
             await self._completion.run(completion, CONTEXT.get(), sink, meter)

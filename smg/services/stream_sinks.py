@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from smg.parsers.events import Reasoning
 from smg.services.sinks import SYSTEM_FINGERPRINT, set_end, usage_message
 from smg_proto.chat.v1 import chat_pb2
 
@@ -12,8 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from smg.errors import SmgError
+    from smg.parsers.events import Piece
     from smg.pipelines.sinks import AnswerHead, ChoiceFinish
-    from smg.services.streams import Piece, PieceBuffer
+    from smg.services.streams import Held, PieceBuffer
     from smg_proto.chat.v1 import options_pb2
     from smg_proto.common.v1 import common_pb2
 
@@ -49,8 +51,8 @@ class ChunkSink(Generic[ResponseT]):
     accepts_fragments = False
     _response: type[ResponseT]
 
-    def __init__(self, pieces: PieceBuffer, form: StreamForm) -> None:
-        self.pieces = pieces
+    def __init__(self, buffer: PieceBuffer, form: StreamForm) -> None:
+        self.buffer = buffer
         self._form = form
         self._owes_usage = form.usage
         self._head: AnswerHead | None = None
@@ -63,21 +65,27 @@ class ChunkSink(Generic[ResponseT]):
         """Never called: JSON has no place here."""
         raise AssertionError(index, fragment)
 
-    def text(self, index: int, text: str, logprobs: Sequence[common_pb2.TokenLogprob]) -> None:
-        """Put text where the call takes it."""
-        self.pieces.text(index, text, logprobs)
+    def reasoning_fragment(self, index: int, fragment: bytes) -> None:
+        """Never called either."""
+        raise AssertionError(index, fragment)
+
+    def pieces(
+        self, index: int, pieces: Sequence[Piece], logprobs: Sequence[common_pb2.TokenLogprob]
+    ) -> None:
+        """Put more of a choice where the call takes it."""
+        self.buffer.pieces(index, pieces, logprobs)
 
     def finish(self, index: int, finish: ChoiceFinish) -> None:
         """Put the end of a choice where the call takes it."""
-        self.pieces.finish(index, finish)
+        self.buffer.finish(index, finish)
 
     def close(self) -> None:
         """Let the call end."""
-        self.pieces.close()
+        self.buffer.close()
 
     def fail(self, error: SmgError) -> None:
         """Let the call end with the error."""
-        self.pieces.fail(error)
+        self.buffer.fail(error)
 
     def flush(self) -> None:
         """Nothing gathers: the call takes what is there when it comes to it."""
@@ -88,32 +96,32 @@ class ChunkSink(Generic[ResponseT]):
         Raises:
             SmgError: what the answer ended with.
         """
-        piece = await self.pieces.take()
+        held = await self.buffer.take()
         head = self._head
         if head is None:
             return None
-        if piece is not None:
-            return self._message(head, piece)
+        if held is not None:
+            return self._message(head, held)
         if self._owes_usage:
             self._owes_usage = False
             return self._message(head, None)
         return None
 
-    def _message(self, head: AnswerHead, piece: Piece | None) -> ResponseT:
-        """A chunk with a piece, or the one with the usage."""
+    def _message(self, head: AnswerHead, held: Held | None) -> ResponseT:
+        """A chunk with more of a choice, or the one with the usage."""
         response = self._response()
         chunk = response.chunk
         chunk.id = head.id
         chunk.created = head.created
         chunk.model = head.model
         chunk.system_fingerprint = SYSTEM_FINGERPRINT
-        if piece is not None:
-            self._fill(response, piece)
-        if piece is None or self._form.running_usage:
+        if held is not None:
+            self._fill(response, held)
+        if held is None or self._form.running_usage:
             chunk.usage.CopyFrom(usage_message(head.usage))
         return response
 
-    def _fill(self, response: ResponseT, piece: Piece) -> None:
+    def _fill(self, response: ResponseT, held: Held) -> None:
         raise NotImplementedError
 
 
@@ -122,14 +130,19 @@ class ProtoChatStreamSink(ChunkSink[chat_pb2.StreamChatCompletionResponse]):
 
     _response = chat_pb2.StreamChatCompletionResponse
 
-    def _fill(self, response: chat_pb2.StreamChatCompletionResponse, piece: Piece) -> None:
-        choice = response.chunk.choices.add(index=piece.index)
+    def _fill(self, response: chat_pb2.StreamChatCompletionResponse, held: Held) -> None:
+        choice = response.chunk.choices.add(index=held.index)
         choice.delta.SetInParent()
-        if piece.is_first:
+        if held.is_first:
             choice.delta.role = ROLE
-        if piece.texts:
-            choice.delta.content = "".join(piece.texts)
-        set_end(choice, piece)
+        if held.texts:
+            text = "".join(held.texts)
+            if held.kind is Reasoning:
+                choice.delta.reasoning_content = text
+            else:
+                choice.delta.content = text
+        choice.delta.tool_calls.extend(held.calls)
+        set_end(choice, held)
 
 
 class ProtoCompletionStreamSink(ChunkSink[chat_pb2.StreamCompletionResponse]):
@@ -137,6 +150,6 @@ class ProtoCompletionStreamSink(ChunkSink[chat_pb2.StreamCompletionResponse]):
 
     _response = chat_pb2.StreamCompletionResponse
 
-    def _fill(self, response: chat_pb2.StreamCompletionResponse, piece: Piece) -> None:
-        choice = response.chunk.choices.add(index=piece.index, text="".join(piece.texts))
-        set_end(choice, piece)
+    def _fill(self, response: chat_pb2.StreamCompletionResponse, held: Held) -> None:
+        choice = response.chunk.choices.add(index=held.index, text="".join(held.texts))
+        set_end(choice, held)

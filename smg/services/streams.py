@@ -12,10 +12,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from smg.errors import Overloaded, SmgError
+from smg.parsers.events import CallArguments, CallBroken, CallStart, Content, Reasoning
+from smg_proto.chat.v1 import chunk_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from smg.parsers.events import Piece
     from smg.pipelines.sinks import ChoiceFinish
     from smg_proto.common.v1 import common_pb2
 
@@ -50,22 +53,26 @@ def is_own_cancellation() -> bool:
 
 
 @dataclass(eq=False, slots=True)
-class Piece:
-    """More of one choice; becomes one message.
+class Held:
+    """More of one choice, of one kind; becomes one message.
 
     Attributes:
         index: the choice.
         is_first: nothing of the choice came before.
+        kind: Content, Reasoning or CallStart, whose neighbours can be merged with it; None while it has no text.
         texts: its text, in order.
+        calls: new calls and more of their arguments, in order.
         logprobs: log-probabilities of its tokens.
         finish: why the choice ended; None while it runs.
-        held_bytes: what the piece costs while it is held.
+        held_bytes: what it costs while it is held.
         is_taken: the reader has it; nothing more goes in.
     """
 
     index: int
     is_first: bool
+    kind: type[Content | Reasoning | CallStart] | None = None
     texts: list[str] = field(default_factory=list)
+    calls: list[chunk_pb2.ToolCallDelta] = field(default_factory=list)
     logprobs: list[common_pb2.TokenLogprob] = field(default_factory=list)
     finish: ChoiceFinish | None = None
     held_bytes: int = 0
@@ -84,8 +91,8 @@ class PieceBuffer:
     def __init__(self, max_held_bytes: int) -> None:
         """Args: max_held_bytes: most bytes to hold while the reader is busy."""
         self._max_held_bytes = max_held_bytes
-        self._pieces: deque[Piece] = deque()
-        self._last: dict[int, Piece] = {}
+        self._pieces: deque[Held] = deque()
+        self._last: dict[int, Held] = {}
         self._held_bytes = 0
         self._changed = asyncio.Event()
         self._reader_waits = False
@@ -104,25 +111,56 @@ class PieceBuffer:
         self._on_overflow = callback
 
     def text(self, index: int, text: str, logprobs: Sequence[common_pb2.TokenLogprob] = ()) -> None:
-        """Add text of a choice."""
-        if self._is_closed:
-            return
-        cost = ITEM_BYTES + len(text.encode("utf-8", "replace"))
-        for entry in logprobs:
-            cost += ITEM_BYTES + entry.ByteSize()
-        piece = self._open_piece(index)
-        if text:
-            piece.texts.append(text)
-        piece.logprobs.extend(logprobs)
-        self._hold(piece, cost)
+        """Add content of a choice."""
+        self.pieces(index, [Content(text)] if text else [], logprobs)
+
+    def pieces(
+        self, index: int, pieces: Sequence[Piece], logprobs: Sequence[common_pb2.TokenLogprob] = ()
+    ) -> None:
+        """Add more of a choice. What follows a piece of another kind becomes a message of its own."""
+        for piece in pieces:
+            if not self._is_closed:
+                self._add(index, piece)
+        if logprobs and not self._is_closed:
+            held = self._open_held(index, None)
+            held.logprobs.extend(logprobs)
+            self._hold(held, sum(ITEM_BYTES + entry.ByteSize() for entry in logprobs))
+
+    def _add(self, index: int, piece: Piece) -> None:
+        match piece:
+            case Content(text) | CallBroken(_, text):
+                self._add_text(index, Content, text)
+            case Reasoning(text):
+                self._add_text(index, Reasoning, text)
+            case CallStart(call, name, call_id):
+                delta = chunk_pb2.ToolCallDelta(index=call, id=call_id, type="function", name=name)
+                self._add_call(index, delta)
+            case CallArguments(call, text):
+                self._add_call(index, chunk_pb2.ToolCallDelta(index=call, arguments=text))
+            case _:
+                pass  # a stream does not tell that a call is complete: its choice's end does
+
+    def _add_text(self, index: int, kind: type[Content | Reasoning], text: str) -> None:
+        held = self._open_held(index, kind)
+        held.texts.append(text)
+        self._hold(held, ITEM_BYTES + len(text.encode("utf-8", "replace")))
+
+    def _add_call(self, index: int, delta: chunk_pb2.ToolCallDelta) -> None:
+        held = self._open_held(index, CallStart)
+        last = held.calls[-1] if held.calls else None
+        if last is not None and last.index == delta.index:
+            last.arguments += delta.arguments
+        else:
+            held.calls.append(delta)
+        self._hold(held, ITEM_BYTES + delta.ByteSize())
 
     def finish(self, index: int, finish: ChoiceFinish) -> None:
         """End a choice; with the text before it, if that is still here."""
         if self._is_closed:
             return
-        piece = self._open_piece(index)
-        piece.finish = finish
-        self._hold(piece, ITEM_BYTES)
+        held = self._open_held(index, None)
+        held.finish = finish
+        self._hold(held, ITEM_BYTES)
 
     def close(self) -> None:
         """Nothing more comes."""
@@ -135,7 +173,7 @@ class PieceBuffer:
             self._error = error
             self.close()
 
-    async def take(self) -> Piece | None:
+    async def take(self) -> Held | None:
         """The oldest piece; waits for one. None at the end.
 
         Raises:
@@ -161,17 +199,21 @@ class PieceBuffer:
     def _is_over(self) -> bool:
         return self._is_closed
 
-    def _open_piece(self, index: int) -> Piece:
-        """The piece that takes more of a choice: the one that waits, else a new one."""
+    def _open_held(self, index: int, kind: type[Content | Reasoning | CallStart] | None) -> Held:
+        """What takes more of a choice: the last message of it, if it waits and is of that kind, else a new one."""
         last = self._last.get(index)
         if last is not None and not last.is_taken and last.held_bytes < MERGED_BYTES:
-            return last
-        piece = self._last[index] = Piece(index, is_first=last is None)
-        self._pieces.append(piece)
-        return piece
+            if kind is None or last.kind is None:
+                last.kind = last.kind or kind
+                return last
+            if last.kind is kind:
+                return last
+        held = self._last[index] = Held(index, is_first=last is None, kind=kind)
+        self._pieces.append(held)
+        return held
 
-    def _hold(self, piece: Piece, cost: int) -> None:
-        piece.held_bytes += cost
+    def _hold(self, held: Held, cost: int) -> None:
+        held.held_bytes += cost
         self._held_bytes += cost
         # What comes in one step while the reader waits is not the client's slowness, however much it is.
         if self._held_bytes > self._max_held_bytes and not self._reader_waits:
@@ -194,7 +236,7 @@ class MessageSource(Protocol[MessageT_co]):
     """Makes the messages of a streamed answer; see smg/services/stream_sinks.py."""
 
     @property
-    def pieces(self) -> PieceBuffer:
+    def buffer(self) -> PieceBuffer:
         """Where the pieces wait."""
         ...
 
@@ -223,8 +265,8 @@ async def deliver(
     """
     try:
         async with asyncio.timeout(None) as bound, asyncio.TaskGroup() as group:
-            answer = group.create_task(_answer(source.pieces, run, bound, max_stall_s))
-            source.pieces.call_on_overflow(answer.cancel)
+            answer = group.create_task(_answer(source.buffer, run, bound, max_stall_s))
+            source.buffer.call_on_overflow(answer.cancel)
             while (message := await source.next_message()) is not None:
                 await write(message)
     except TimeoutError:

@@ -85,6 +85,14 @@ class ModelSettings(Section):
     chat_template: str | None = setting(
         None, "File with the Jinja chat template to use instead of the model's own.", metavar="FILE"
     )
+    tool_call_parser: str | None = setting(
+        None,
+        "Format in which the models write calls. Default: found from each chat template.",
+        metavar="NAME",
+    )
+    reasoning_parser: str | None = setting(
+        None, "Format in which the models write reasoning. Default: found likewise.", metavar="NAME"
+    )
     model_alias: Pairs = setting(
         _no_pairs, "Another name under which a model answers. May be repeated.", metavar="ALIAS=MODEL"
     )

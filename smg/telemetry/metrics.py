@@ -112,7 +112,7 @@ class RouterMetrics(Collector):
 
     def request_started(self, route: str, model: str) -> RequestSeries:
         """A request for a model has arrived. Its end must be told once, with the series that this returns."""
-        series = self._series(route, model)
+        series = self._requests.get((route, model)) or self._new_series(route, model)
         series.inflight += 1
         return series
 
@@ -153,12 +153,6 @@ class RouterMetrics(Collector):
         yield from self._collect_requests()
         yield from self._collect_events()
         yield from self._collect_workers()
-
-    def _series(self, route: str, model: str) -> RequestSeries:
-        try:
-            return self._requests[route, model]
-        except KeyError:
-            return self._new_series(route, model)
 
     def _new_series(self, route: str, model: str) -> RequestSeries:
         key = (route if route in self._routes else OTHER, model if model in self._models else OTHER)

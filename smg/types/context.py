@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import secrets
+import uuid
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ class Caller:
 
 
 ANONYMOUS = Caller()
-MAX_ID_LENGTH = 256
+MAX_ID_LENGTH = 128
 
 
 def is_visible_ascii(text: str) -> bool:
@@ -42,6 +43,11 @@ _ids = random.Random(secrets.randbits(256))  # noqa: S311 - seeded by the system
 def new_id(prefix: str) -> str:
     """A random id in OpenAI's form: the prefix, a dash and 24 hexadecimal digits."""
     return f"{prefix}-{_ids.getrandbits(96):024x}"
+
+
+def new_call_id() -> str:
+    """A random id for a call of a function, in OpenAI's form."""
+    return f"call_{_ids.getrandbits(96):024x}"
 
 
 class RequestContext(NamedTuple):
@@ -67,4 +73,6 @@ class RequestContext(NamedTuple):
         """The id of the answer: the request's own `rid`, else one that nobody else has."""
         if rid:
             return rid
-        return new_id(self.request_id if self.is_client_id else self.id_prefix)
+        if self.is_client_id:
+            return f"{self.request_id}-{uuid.UUID(int=_ids.getrandbits(128), version=4)}"
+        return new_id(self.id_prefix)

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from smg.validation.rules import COMPLETION, COMPLETION_SAMPLING, raise_faults, range_faults, set_fields
 from smg.validation.sampling import rid_faults, sampling_faults
+from smg.validation.schema import schema_faults
 
 if TYPE_CHECKING:
+    from smg.validation.texts import Fault
     from smg_proto.chat.v1 import completion_pb2
 
 # One request must not fill the places of a session that all requests share.
@@ -27,28 +29,33 @@ def validate_completion(request: completion_pb2.CompletionRequest) -> None:
     faults += rid_faults(request.rid)
     if not request.model:
         faults.append(("model", "model is empty; name a model of GET /v1/models"))
-    if not request.prompts:
-        faults.append(("prompt", "prompt is empty; at least one text is needed"))
-    for index, prompt in enumerate(request.prompts[: MAX_CHOICES + 1]):
-        if prompt.WhichOneof("kind") == "token_ids" and not prompt.token_ids.ids:
-            faults.append(("prompt", f"prompt[{index}] has no token ids; at least one is needed"))
-            break
+    faults += _prompt_faults(request)
     if request.HasField("stream_options") and not request.stream:
         faults.append(("stream_options", "stream_options is set; it is allowed only with stream: true"))
     faults += _best_of_faults(request)
-    count = len(request.prompts) * max(request.n, 1)
-    if count > MAX_CHOICES:
-        sentence = (
-            f"prompt has {len(request.prompts)} texts and n is {max(request.n, 1)}, {count} choices in all"
-        )
-        faults.append(("prompt", f"{sentence}; at most {MAX_CHOICES} are allowed in one request"))
-    constraints = [name for name in ("regex", "ebnf") if request.sampling.HasField(name)]
-    if request.HasField("json_schema") and constraints:
-        faults.append((constraints[0], f"{constraints[0]} and json_schema are both set; set only one"))
+    if request.HasField("json_schema"):
+        faults += schema_faults(request.json_schema, "json_schema")
+        constraint = next((name for name in ("regex", "ebnf") if name in sampling), None)
+        if constraint is not None:
+            faults.append((constraint, f"{constraint} and json_schema are both set; set only one"))
     raise_faults(faults)
 
 
-def _best_of_faults(request: completion_pb2.CompletionRequest) -> list[tuple[str, str]]:
+def _prompt_faults(request: completion_pb2.CompletionRequest) -> list[Fault]:
+    prompts = len(request.prompts)
+    if not prompts:
+        return [("prompt", "prompt is empty; at least one text is needed")]
+    each = max(request.n, request.best_of, 1)
+    if prompts * each > MAX_CHOICES:
+        sentence = f"prompt has {prompts} texts of {each} choices each, {prompts * each} in all"
+        return [("prompt", f"{sentence}; at most {MAX_CHOICES} are allowed in one request")]
+    for index, prompt in enumerate(request.prompts):
+        if prompt.WhichOneof("kind") != "text" and not prompt.token_ids.ids:
+            return [(f"prompt[{index}]", f"prompt[{index}] has no token ids; at least one is needed")]
+    return []
+
+
+def _best_of_faults(request: completion_pb2.CompletionRequest) -> list[Fault]:
     if not request.HasField("best_of"):
         return []
     if request.stream:

@@ -86,7 +86,11 @@ COMPLETION: Mapping[str, Range] = {
     "logprobs": Range(0, 5),
 }
 
-COMPLETION_SAMPLING: Mapping[str, Range] = {**SAMPLING, "max_tokens": INT32}
+COMPLETION_SAMPLING: Mapping[str, Range] = {
+    **SAMPLING,
+    "max_tokens": INT32,
+    "max_completion_tokens": INT32,
+}
 
 
 def set_fields(message: Message) -> dict[str, Any]:

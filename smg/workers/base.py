@@ -135,6 +135,31 @@ class Worker(abc.ABC):
             EngineError: the same, where another worker may be able to.
         """
 
+    def generate_choices(
+        self, requests: Sequence[work_pb2.Generate], listeners: Sequence[GenerateListener]
+    ) -> list[int]:
+        """Submit the choices of one prompt, in order: requests that differ in choice_index alone, and output_ids.
+
+        Each is a sequence of its own, with its own events, end and abort. No listener is called before this returns.
+
+        Args:
+            requests: at least one.
+            listeners: one per request.
+
+        Returns: their sequence numbers.
+
+        Raises: as generate. Then none of them runs, and no listener is called.
+        """
+        sequences: list[int] = []
+        try:
+            for request, listener in zip(requests, listeners, strict=True):
+                sequences.append(self.generate(request, listener))
+        except Exception:
+            for sequence in sequences:
+                self.abort(sequence)
+            raise
+        return sequences
+
     @abc.abstractmethod
     def score(self, request: work_pb2.Score, listener: ResultListener) -> int:
         """Submit label sets to score. Raises as generate; Unsupported where the protocol has no scoring."""

@@ -24,6 +24,9 @@ def _tag(field: str) -> bytes:
 
 
 def _varint(number: int) -> bytes:
+    # The length of a usual prompt.
+    if 0x7F < number < 0x4000:
+        return bytes((number & 0x7F | 0x80, number >> 7))
     digits = bytearray()
     while number > 0x7F:
         digits.append(number & 0x7F | 0x80)
@@ -49,7 +52,8 @@ class Outbox:
 
     def add_generate(self, request: work_pb2.Generate) -> None:
         """Add a sequence to generate."""
-        self._add(_GENERATE, request.SerializeToString())
+        message = request.SerializeToString()
+        self._pieces.append(_GENERATE + _varint(len(message)) + message)
 
     def add_score(self, request: work_pb2.Score) -> None:
         """Add label sets to score."""

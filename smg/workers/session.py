@@ -171,7 +171,8 @@ class SessionWorker(ConnectedWorker):
         self.on_load_change()
 
     def _submitted(self) -> None:
-        self._flush_soon()
+        if not self._is_flush_due:
+            self._flush_soon()
         self.on_load_change()
 
     def _send_abort(self, sequence: int) -> None:

@@ -1,4 +1,4 @@
-"""A worker on SGLang's gRPC protocol: one call per sequence, all of them on one connection and without tasks.
+"""A worker on SGLang's gRPC protocol: one call per prompt, all of them on one connection and without tasks.
 
 The protocol has no session: readiness is a description that was answered and health checks that pass, the load is
 asked for, and a lost connection shows in every call on it.
@@ -17,17 +17,18 @@ from smg.errors import UNIMPLEMENTED, EngineError, SmgError
 from smg.workers.base import ProtocolMismatch
 from smg.workers.connected import ConnectedWorker, ConnectionLost
 from smg.workers.http2.connection import connect
-from smg.workers.sglang.answers import Progress, SequenceReceiver
 from smg.workers.sglang.cards import describe, load_of, max_running_of
 from smg.workers.sglang.client import SglangClient
 from smg.workers.sglang.jobs import Jobs
 from smg.workers.sglang.names import RequestNames
+from smg.workers.sglang.receiver import CallReceiver, Progress
 from smg.workers.sglang.requests import generate_to_sglang
 from smg.workers.sglang.scoring import embed, score
 from smg.workers.tokenizer_archive import save_archive
 from smg_proto.engine.v1 import card_pb2
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from smg.workers.base import GenerateListener, ResultListener
@@ -41,13 +42,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False)
 class _Running:
-    """A sequence on its way."""
+    """A call on its way, with one sequence or several."""
 
     client: SglangClient
     call: Call
     name: str
-    receiver: SequenceReceiver
+    receiver: CallReceiver
     is_streamed: bool
+    sequences_left: int
 
 
 class SglangWorker(ConnectedWorker):
@@ -81,26 +83,22 @@ class SglangWorker(ConnectedWorker):
             InvalidRequest: the protocol cannot say what is asked.
             EngineError: the same, where another worker may be able to.
         """
-        client = self._usable_client()
-        sequence = request.sequence = next(self._sequences)
-        name = self._names.take(request.request_id, sequence)
-        try:
-            message = generate_to_sglang(request, name, self._card().defaults)
-        except SmgError:
-            self._names.free(name)
-            raise
-        receiver = SequenceReceiver(request, listener, self._progress, partial(self._ended, sequence))
-        call = client.generate(message, receiver, request.traceparent)
-        self._running[sequence] = _Running(client, call, name, receiver, request.stream)
-        self._streamed += request.stream
-        self.on_load_change()
-        return sequence
+        return self._submit((request,), (listener,))[0]
+
+    def generate_choices(
+        self, requests: Sequence[work_pb2.Generate], listeners: Sequence[GenerateListener]
+    ) -> list[int]:
+        """Submit choices as one call: the server computes their prompt once."""
+        if any(request.output_ids for request in requests):
+            # What was delivered before differs from choice to choice, and so do the prompts that continue it.
+            return super().generate_choices(requests, listeners)
+        return self._submit(requests, listeners)
 
     def score(self, request: work_pb2.Score, listener: ResultListener) -> int:
         """Score label sets: several questions, one answer."""
         client = self._usable_client()
         sequence = request.sequence = next(self._sequences)
-        name = f"{request.request_id or 'smg'}-{sequence}"
+        name = self._names.own(request.request_id, sequence)
         work = partial(score, client, request, name, self._options.score_parallel)
         self._jobs.start(sequence, work, listener)
         return sequence
@@ -109,19 +107,23 @@ class SglangWorker(ConnectedWorker):
         """Embed an input."""
         client = self._usable_client()
         sequence = request.sequence = next(self._sequences)
-        name = f"{request.request_id or 'smg'}-{sequence}"
+        name = self._names.own(request.request_id, sequence)
         is_classifier = bool(self._card().labels)
         work = partial(embed, client, request, name, is_classifier=is_classifier)
         self._jobs.start(sequence, work, listener)
         return sequence
 
     def abort(self, sequence: int) -> None:
-        """Forget the listener, end the call, and tell the engine: a call that ends does not stop all servicers."""
-        running = self._forget(sequence)
+        """Forget the listener. With the last one of a call, end the call and tell the engine.
+
+        The protocol cannot stop one choice of several. A call that ends does not stop all servicers.
+        """
+        running = self._running.get(sequence)
         if running is None:
             self._jobs.cancel(sequence)
         else:
-            self._stop(running)
+            running.receiver.abandon(sequence)
+            self._forget(sequence)
             self.on_load_change()
 
     async def fetch_tokenizer(self, model: str, target: Path) -> None:
@@ -159,11 +161,13 @@ class SglangWorker(ConnectedWorker):
             model = await client.model_info()
             server = await client.server_info()
             loads = await client.loads()
+            loras = await client.loras()
         except EngineError as error:
             if error.engine_code == UNIMPLEMENTED:
                 raise ProtocolMismatch("the server does not speak SGLang's protocol") from error
             raise ConnectionLost(f"cannot be described: {error.message}") from error
         description = describe(model, server, f"connection-{next(self._connections)}")
+        description.models[0].loras.extend(loras)
         description.max_running = description.max_running or max_running_of(loads)
         self._load = load_of(loads)
         return description
@@ -184,10 +188,10 @@ class SglangWorker(ConnectedWorker):
 
     def _give_up(self, error: SmgError) -> None:
         while self._running:
-            running = self._forget(next(iter(self._running)))
-            if running is not None:
-                self._stop(running)
-                running.receiver.give_up(error)
+            sequence = next(iter(self._running))
+            running = self._running[sequence]
+            self._forget(sequence)
+            running.receiver.give_up(sequence, error)
         self._jobs.fail_all(error)
 
     def _fail_lost(self, error: SmgError) -> None:
@@ -221,26 +225,47 @@ class SglangWorker(ConnectedWorker):
             finally:
                 self._names.free(name)
 
-    def _ended(self, sequence: int, is_running: bool) -> None:
-        """A sequence's listener is about to hear the end."""
-        running = self._forget(sequence)
-        if running is None:
-            return
-        if is_running:
-            self._stop(running)
-        else:
-            self._names.free(running.name)
+    def _submit(
+        self, requests: Sequence[work_pb2.Generate], listeners: Sequence[GenerateListener]
+    ) -> list[int]:
+        client = self._usable_client()
+        first = requests[0]
+        for request in requests:
+            request.sequence = next(self._sequences)
+        name = self._names.take(first.request_id, first.sequence)
+        try:
+            message = generate_to_sglang(first, name, self._card().defaults, len(requests))
+        except SmgError:
+            self._names.free(name)
+            raise
+        receiver = CallReceiver(requests, listeners, self._progress, self._ended)
+        call = client.generate(message, receiver, first.traceparent)
+        running = _Running(client, call, name, receiver, first.stream, len(requests))
+        sequences = [request.sequence for request in requests]
+        self._running.update(dict.fromkeys(sequences, running))
+        if first.stream:
+            self._streamed += len(sequences)
         self.on_load_change()
+        return sequences
 
-    def _forget(self, sequence: int) -> _Running | None:
-        running = self._running.pop(sequence, None)
-        if running is not None:
-            self._streamed -= running.is_streamed
-        return running
+    def _ended(self, sequence: int) -> None:
+        """A sequence's listener is about to hear the end."""
+        if sequence in self._running:
+            self._forget(sequence)
+            self.on_load_change()
 
-    def _stop(self, running: _Running) -> None:
-        running.client.connection.cancel(running.call)
-        self._aborts.put_nowait(running.name)
+    def _forget(self, sequence: int) -> None:
+        """A sequence is over. With the last one of its call, so is the call."""
+        running = self._running.pop(sequence)
+        self._streamed -= running.is_streamed
+        running.sequences_left -= 1
+        if running.sequences_left:
+            return
+        if running.receiver.is_settled:
+            self._names.free(running.name)
+        else:
+            running.client.connection.cancel(running.call)
+            self._aborts.put_nowait(running.name)
 
     def _load_changed(self) -> None:
         # The registry sets its hook after this worker was made.

@@ -17,6 +17,7 @@ import grpc
 import openai
 import psutil
 import pytest
+from pydantic import BaseModel, Field
 
 from smg_proto.chat.v1 import chat_pb2, chat_pb2_grpc
 from smg_proto.model.v1 import model_pb2, model_pb2_grpc
@@ -108,6 +109,51 @@ def until(holds, deadline_s: float = 40.0) -> None:
 
 def test_the_openai_client_gets_an_answer(served):
     assert "Paris" in served.answer()
+
+
+class City(BaseModel):
+    name: str = Field(max_length=20)
+    inhabitants: int = Field(ge=0, le=99)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_parse_gets_an_object_of_its_pydantic_model(served, seed):
+    done = served.client.chat.completions.parse(
+        model=served.model(),
+        messages=QUESTION,
+        response_format=City,
+        temperature=1,
+        seed=seed,
+        max_completion_tokens=120,
+    )
+    assert isinstance(done.choices[0].message.parsed, City)
+
+
+@pytest.mark.parametrize("choice", ["required", "named"])
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_a_call_that_is_asked_for_comes_with_arguments_of_its_schema(served, choice, stream):
+    function = openai.pydantic_function_tool(City)
+    named = {"type": "function", "function": {"name": "City"}}
+    fields = {
+        "model": served.model(),
+        "messages": QUESTION,
+        "tools": [function],
+        "tool_choice": choice if choice == "required" else named,
+        "parallel_tool_calls": False,
+        "temperature": 1,
+        "seed": 3,
+        "max_completion_tokens": 120,
+    }
+    if stream:
+        with served.client.chat.completions.stream(**fields) as events:
+            answer = events.get_final_completion().choices[0]
+    else:
+        answer = served.client.chat.completions.create(**fields).choices[0]
+    (call,) = answer.message.tool_calls
+    assert call.function.name == "City"
+    City.model_validate_json(call.function.arguments)
+    assert answer.finish_reason == "tool_calls"
+    assert not answer.message.content
 
 
 def test_the_openai_client_gets_the_same_answer_as_a_stream(served):

@@ -26,6 +26,7 @@ _ABORT = _SERVICE + "Abort"
 _SERVER_INFO = _SERVICE + "GetServerInfo"
 _LOADS = _SERVICE + "GetLoads"
 _FLUSH = _SERVICE + "FlushCache"
+_LORAS = _SERVICE + "ListLoadedLoRAAdapters"
 _TOKENIZER = _SERVICE + "GetTokenizer"
 
 
@@ -35,14 +36,17 @@ class SglangClient:
     def __init__(self, connection: Connection, options: WorkerOptions) -> None:
         self.connection = connection
         self._options = options
+        self._lora_ids: dict[str, str] = {}
 
     def generate(self, request: sglang_pb2.GenerateRequest, receiver: Receiver, traceparent: str) -> Call:
-        """Start a sequence."""
+        """Start a call. An adapter's name becomes the server's id of it."""
+        self._put_lora_id(request)
         metadata = (("traceparent", traceparent),) if traceparent.isascii() and traceparent else ()
         return self.connection.call(GENERATE, request.SerializeToString(), receiver, metadata)
 
     async def prefill(self, request: sglang_pb2.GenerateRequest) -> sglang_pb2.GenerateComplete:
-        """Run a request that generates nothing. Raises EngineError."""
+        """Run a request that generates nothing. Adapters as in generate. Raises EngineError."""
+        self._put_lora_id(request)
         messages, status = await self.connection.ask(
             GENERATE, request.SerializeToString(), self._options.job_timeout_s
         )
@@ -84,6 +88,13 @@ class SglangClient:
         """How busy it is; empty where it does not tell. Raises EngineError."""
         return sglang_pb2.GetLoadsResponse.FromString(await self._ask_if_known(_LOADS))
 
+    async def loras(self) -> list[str]:
+        """Names of the adapters that are loaded; none where it does not tell. Raises EngineError."""
+        answer = await self._ask_if_known(_LORAS)
+        adapters = sglang_pb2.ListLoadedLoRAAdaptersResponse.FromString(answer).loaded_adapters
+        self._lora_ids = {adapter.lora_name: adapter.lora_id for adapter in adapters}
+        return sorted(self._lora_ids)
+
     async def flush_cache(self) -> None:
         """Forget cached prefixes. Raises EngineError."""
         answer = common_pb2.FlushCacheResponse.FromString(await self._ask(_FLUSH))
@@ -103,6 +114,10 @@ class SglangClient:
         )
         async for piece in pieces:
             yield common_pb2.GetTokenizerChunk.FromString(piece)
+
+    def _put_lora_id(self, request: sglang_pb2.GenerateRequest) -> None:
+        # A name that is not known may be an id, or an adapter that was loaded since.
+        request.lora_id = self._lora_ids.get(request.lora_id, request.lora_id)
 
     async def _ask(self, path: str, message: bytes = b"", timeout_s: float | None = None) -> bytes:
         return await ask(self.connection, path, message, timeout_s or self._options.health_timeout_s)

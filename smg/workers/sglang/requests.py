@@ -40,20 +40,24 @@ CONSTRAINT_KINDS = tuple(_CONSTRAINTS)
 
 
 def generate_to_sglang(
-    request: work_pb2.Generate, request_id: str, defaults: card_pb2.Sampling
+    request: work_pb2.Generate, request_id: str, defaults: card_pb2.Sampling, choices: int = 1
 ) -> sglang_pb2.GenerateRequest:
-    """Translate a sequence to generate.
+    """Translate a sequence to generate, or all choices of a prompt.
 
     Tokens that another engine has delivered become part of the prompt: SGLang then spends none on them, but its
     penalties do not count them as output.
 
+    A form that begins after a text needs a server with --reasoning-parser: its grammar then waits for the end of the
+    reasoning as that parser knows it, whatever the text. Without the flag it applies the form from the first token.
+
     Args:
-        request: what to generate.
+        request: what to generate; the first of the choices.
         request_id: SGLang's name for it, in use by no other request.
         defaults: the model's sampling numbers, ModelCard.defaults.
+        choices: how many; all with the seed of the first, the server draws for each by itself.
 
     Raises:
-        InvalidRequest: a constraint of a kind that SGLang does not know.
+        InvalidRequest: a constraint of a kind that SGLang does not know, or log-probabilities from beyond the prompt.
         EngineError: a constrained sequence is to be continued; another worker may be able to.
     """
     prior_tokens = len(request.output_ids) // 4
@@ -66,9 +70,13 @@ def generate_to_sglang(
     result = sglang_pb2.GenerateRequest(request_id=request_id, stream=request.stream, lora_id=request.lora)
     result.tokenized.input_ids.extend(ids_from_bytes(request.prompt_ids + request.output_ids))
     _put_sampling(result.sampling_params, request.sampling, defaults, prior_tokens)
+    result.sampling_params.n = choices
+    # With this flag a server counts the tokens of reasoning, and holds a form back until it has ended.
+    result.require_reasoning = request.reasoning
     if request.HasField("constraint"):
         _put_constraint(result.sampling_params, request.constraint)
-    _put_logprobs(result, request.logprobs)
+        result.require_reasoning = bool(request.constraint.begins_after)
+    _put_logprobs(result, request.logprobs, len(request.prompt_ids) // 4)
     return result
 
 
@@ -135,7 +143,6 @@ def _put_sampling(
     target.ignore_eos = source.ignore_eos
     for token, value in zip(source.logit_bias_token, source.logit_bias_value, strict=True):
         target.logit_bias[str(token)] = value
-    target.n = 1
     target.skip_special_tokens = target.spaces_between_special_tokens = True
     if source.HasField("seed"):
         # The protocol has no field for a seed: servicers that know one look here. A Struct holds doubles, which
@@ -163,7 +170,14 @@ def _put_constraint(target: sglang_pb2.SamplingParams, constraint: work_pb2.Cons
     setattr(target, name, getattr(constraint, kind))
 
 
-def _put_logprobs(target: sglang_pb2.GenerateRequest, options: work_pb2.LogprobsOptions) -> None:
+def _put_logprobs(
+    target: sglang_pb2.GenerateRequest, options: work_pb2.LogprobsOptions, prompt_tokens: int
+) -> None:
+    if options.prompt_start > prompt_tokens:
+        raise InvalidRequest(
+            f"logprobs.prompt_start is {options.prompt_start}; allowed: 0 to {prompt_tokens}, the prompt's length",
+            param="logprobs",
+        )
     target.return_logprob = bool(options.output or options.token_ids or options.HasField("prompt_start"))
     target.top_logprobs_num = options.top_k
     target.token_ids_logprob.extend(options.token_ids)

@@ -93,6 +93,59 @@ async def test_prompt_logprobs_need_no_output(worker):
     assert record.tokens == []
 
 
+@pytest.mark.parametrize("count", [0, 3])
+@pytest.mark.parametrize("stream", [True, False])
+async def test_prompt_and_output_logprobs_come_together(worker, count, stream):
+    worker.need("prompt_logprobs")
+    prompt = worker.ids("One two three four")
+    options = {"prompt_start": 0, "output": True, "top_k": 2}
+    async with worker.session() as session:
+        record = await session.run_one(
+            worker.generate(prompt, max_new_tokens=count, ignore_eos=True, stream=stream, logprobs=options)
+        )
+    rows = record.started.prompt_logprobs
+    assert [entry.HasField("logprob") for entry in rows] == [False, *[True] * (len(prompt) - 1)]
+    assert len(record.tokens) == len(record.logprobs) == count
+    assert all(len(entry.top_token) == 2 for entry in [*list(rows)[1:], *record.logprobs])
+
+
+@pytest.mark.parametrize("count", [0, 2])
+async def test_prompt_logprobs_from_the_end_of_the_prompt_are_none(worker, count):
+    worker.need("prompt_logprobs")
+    prompt = worker.ids("One two three four")
+    async with worker.session() as session:
+        end, beyond = await session.run(
+            worker.generate(prompt, max_new_tokens=count, logprobs={"prompt_start": len(prompt)}),
+            worker.generate(prompt, max_new_tokens=count, logprobs={"prompt_start": len(prompt) + 1}),
+        )
+    assert not end.started.prompt_logprobs
+    assert beyond.failed.code == 3
+
+
+async def test_a_prompt_of_one_token_has_no_logprob(worker):
+    worker.need("prompt_logprobs")
+    async with worker.session() as session:
+        record = await session.run_one(
+            worker.generate(worker.ids("One")[:1], max_new_tokens=0, logprobs={"prompt_start": 0})
+        )
+    (row,) = record.started.prompt_logprobs
+    assert not row.HasField("logprob")
+
+
+async def test_a_prompt_that_fills_the_context_has_logprobs_when_nothing_is_to_follow(worker):
+    worker.need("prompt_logprobs")
+    context = worker.card.context_length
+    if not context:
+        pytest.skip("the model has no context length")
+    prompt = (worker.ids("All the way to the end of it. ") * context)[:context]
+    async with worker.session() as session:
+        record = await session.run_one(
+            worker.generate(prompt, max_new_tokens=0, logprobs={"prompt_start": context - 10})
+        )
+    assert len(record.started.prompt_logprobs) == 10
+    assert record.finished.reason == work_pb2.FINISH_REASON_LENGTH
+
+
 async def test_prompt_logprobs_do_not_depend_on_what_follows_or_on_the_cache(worker):
     worker.need("prompt_logprobs")
     prompt = worker.ids("A rather long sentence, which is repeated to fill a cache. " * 4)

@@ -74,3 +74,12 @@ async def generate(worker, prompt, **options) -> Collector:
     worker.generate(generate_request(prompt, **options), collector)
     await collector.done
     return collector
+
+
+def choices(worker, prompt: list[int], count: int, **options) -> tuple[list[Collector], list[int]]:
+    """Submit the choices of one prompt."""
+    collectors = [Collector() for _ in range(count)]
+    requests = [generate_request(prompt, **options) for _ in collectors]
+    for index, request in enumerate(requests):
+        request.sampling.choice_index = index
+    return collectors, worker.generate_choices(requests, collectors)

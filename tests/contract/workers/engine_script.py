@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-NORMAL, REFUSED, FAILS_LATE, HANGS, STOPS, BUSY, LATE_FINISH = range(1, 8)
+NORMAL, REFUSED, FAILS_LATE, HANGS, STOPS, BUSY, LATE_FINISH, FIRST_ENDS = range(1, 9)
 
 STOP_ID = 7
 CACHED_TOKENS = 3
@@ -28,9 +28,9 @@ class Script:
     hangs: bool = False
 
 
-def script(prompt: list[int], max_new_tokens: int | None) -> Script:
+def script(prompt: list[int], max_new_tokens: int | None, choice: int = 0) -> Script:
     length = DEFAULT_LENGTH if max_new_tokens is None else max_new_tokens
-    ids = [(sum(prompt) + 31 * step) % 1000 + 100 for step in range(length)]
+    ids = [(sum(prompt) + 31 * step + 7 * choice) % 1000 + 100 for step in range(length)]
     behaviour = prompt[0]
     if behaviour == REFUSED:
         return Script([], failure=(3, "prompt id 2 is not allowed"))
@@ -38,7 +38,7 @@ def script(prompt: list[int], max_new_tokens: int | None) -> Script:
         return Script([], failure=(8, "the queue is full"))
     if behaviour == FAILS_LATE:
         return Script(ids[:FAIL_AFTER], failure=(13, "the engine broke"))
-    if behaviour == HANGS:
+    if behaviour == HANGS or (behaviour == FIRST_ENDS and choice):
         return Script(ids[:HANG_AFTER], hangs=True)
     if behaviour == STOPS:
         return Script([*ids[:-1], STOP_ID], finish="stop", matched=STOP_ID)

@@ -134,7 +134,7 @@ class SessionDouble(engine_pb2_grpc.EngineServiceServicer):
     def _answer(self, request, queue) -> None:
         prompt = list(array("I", request.prompt_ids))
         most = request.sampling.max_new_tokens if request.sampling.HasField("max_new_tokens") else None
-        plan = script(prompt, most)
+        plan = script(prompt, most, request.sampling.choice_index)
         for event in _events(request, plan, prompt):
             queue.put_nowait(event)
         if not plan.hangs:

@@ -35,6 +35,7 @@ class SglangDouble(pb_grpc.SglangSchedulerServicer):
         self.is_wedged = False
         self.is_serving = True
         self.flushes = 0
+        self.loras: dict[str, str] = {}
         self.metadata: list[dict[str, str]] = []
         self._started_at = 0
 
@@ -79,19 +80,24 @@ class SglangDouble(pb_grpc.SglangSchedulerServicer):
         )
         if self.is_wedged:
             await asyncio.Event().wait()
-        plan = script(prompt, most)
-        if plan.failure and not plan.ids:
-            await context.abort(_CODES[plan.failure[0]], plan.failure[1])
-        if request.stream or plan.failure or plan.hangs:
-            for index, token in enumerate(plan.ids):
-                yield _chunk(request, prompt, plan.ids[: index + 1], token, is_first=index == 0)
+        plans = [script(prompt, most, choice) for choice in range(request.sampling_params.n)]
+        failure = plans[0].failure
+        if failure and not plans[0].ids:
+            await context.abort(_CODES[failure[0]], failure[1])
+        if request.stream or failure or plans[0].hangs:
+            for step in range(max(len(plan.ids) for plan in plans)):
+                for choice, plan in enumerate(plans):
+                    if step < len(plan.ids):
+                        yield _chunk(request, prompt, plan.ids[: step + 1], choice)
                 if prompt[0] == LATE_FINISH:
                     await asyncio.sleep(0)
-        if plan.failure:
-            await context.abort(_CODES[plan.failure[0]], plan.failure[1])
-        if plan.hangs:
+        if failure:
+            await context.abort(_CODES[failure[0]], failure[1])
+        for choice, plan in enumerate(plans):
+            if not plan.hangs:
+                yield _complete(request, prompt, plan, choice)
+        if any(plan.hangs for plan in plans):
             await asyncio.Event().wait()
-        yield _complete(request, prompt, plan)
 
     async def Embed(self, request, context):
         ids = request.tokenized.input_ids
@@ -123,6 +129,12 @@ class SglangDouble(pb_grpc.SglangSchedulerServicer):
             loads=[pb.SchedulerLoad(num_running_reqs=len(self.running), max_running_requests=64)]
         )
 
+    async def ListLoadedLoRAAdapters(self, request, context):
+        if not self.loras:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "an older server")
+        adapters = [pb.LoadedLoRAAdapter(lora_name=name, lora_id=self.loras[name]) for name in self.loras]
+        return pb.ListLoadedLoRAAdaptersResponse(loaded_adapters=adapters)
+
     async def FlushCache(self, request, context):
         self.flushes += 1
         return common_pb2.FlushCacheResponse(success=True)
@@ -144,20 +156,22 @@ def _counts(prompt, so_far):
     }
 
 
-def _chunk(request, prompt, so_far, token, *, is_first):
+def _chunk(request, prompt, so_far, choice):
     chunk = pb.GenerateStreamChunk(
-        token_ids=[token],
-        output_logprobs=_output_rows(request, [token]),
-        input_logprobs=_input_rows(request, prompt) if is_first else None,
+        index=choice,
+        token_ids=so_far[-1:],
+        output_logprobs=_output_rows(request, so_far[-1:]),
+        input_logprobs=_input_rows(request, prompt) if len(so_far) == 1 else None,
         **_counts(prompt, so_far),
     )
     return pb.GenerateResponse(request_id=request.request_id, chunk=chunk)
 
 
-def _complete(request, prompt, plan):
-    # As SGLang has it: with a stream the last chunk once more, without one everything.
+def _complete(request, prompt, plan, choice):
+    # As SGLang has it: with a stream the last chunk once more; without one everything, and no index.
     ids = plan.ids[-1:] if request.stream else plan.ids
     complete = pb.GenerateComplete(
+        index=choice if request.stream else 0,
         output_ids=ids,
         finish_reason=plan.finish,
         output_logprobs=_output_rows(request, ids),

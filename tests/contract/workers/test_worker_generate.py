@@ -166,7 +166,7 @@ async def test_a_thousand_sequences_leave_nothing_behind(double):
         assert worker.inflight_requests == 0
         assert [task for task in asyncio.all_tasks() if "sglang/jobs" in str(task)] == []
         if worker.protocol == "sglang_grpc":
-            assert worker._names._used == set()
+            assert worker._names._used == []
             assert worker._running == {}
             # The answer to one more call comes after the ends of all before it.
             await worker.flush_cache()

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from array import array
 
+import pytest
+
 from smg_proto.engine.v1 import work_pb2
-from tests.contract.workers.collecting import Collector, ResultCollector, generate_request
-from tests.contract.workers.engine_script import HANGS, logprob
+from tests.contract.workers.collecting import Collector, ResultCollector, generate, generate_request
+from tests.contract.workers.engine_script import HANGS, NORMAL, logprob
+from tests.contract.workers.running import watched
 
 
 def ids(*numbers: int) -> bytes:
@@ -64,3 +67,17 @@ async def test_inflight_counts_what_has_not_ended(worker):
     assert worker.inflight_requests == 1
     worker.abort(sequence)
     assert worker.inflight_requests == 0
+
+
+@pytest.mark.parametrize("double", ["sglang_grpc"], indirect=True)
+async def test_an_adapter_s_name_becomes_the_server_s_id_of_it(double):
+    double.loras = {"polite": "id-1", "terse": "id-2"}
+    async with watched(double.url) as watch:
+        assert list(watch.worker.description.models[0].loras) == ["polite", "terse"]
+        for lora in ("terse", "id-1", ""):
+            await generate(watch.worker, [NORMAL, 1], lora=lora)
+        collector = ResultCollector()
+        request = work_pb2.Score(suffixes=[work_pb2.ScoreSuffix(ids=ids(1), label_ids=[3])], lora="polite")
+        watch.worker.score(request, collector)
+        await collector.done
+    assert [request.lora_id for request in double.requests] == ["id-2", "id-1", "", "id-1"]

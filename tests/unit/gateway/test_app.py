@@ -1,40 +1,12 @@
-"""GatewayApp over ASGI in memory: every request is answered, and a client that leaves ends its work."""
+"""GatewayApp on a socket: every request is answered, and a client that leaves ends its work."""
 
 import asyncio
 
-import httpx
 import pytest
 
-from gateway.app import GatewayApp, Limits
-from gateway.routes import Route, RouteTable
-from gateway.sse import KeepAlive
 from smg.errors import InvalidRequest, Overloaded, WorkerUnavailable
 from smg.types.callers import CallerDirectory
-
-
-class Counts:
-    """An observer that remembers."""
-
-    def __init__(self):
-        self.responses = []
-        self.slow = 0
-
-    def http_response(self, route, status):
-        self.responses.append((route, status))
-
-    def slow_reader_aborted(self):
-        self.slow += 1
-
-
-async def echo(request, reply):
-    reply.start(
-        200,
-        [
-            (b"content-length", b"%d" % len(request.body)),
-            (b"x-request-id", request.context.request_id.encode()),
-        ],
-    )
-    reply.end(request.body)
+from tests.unit.gateway.serving import Counts, client, echo, exchange, gateway, listening
 
 
 async def broken(request, reply):
@@ -53,26 +25,21 @@ async def busy(request, reply):
     raise Overloaded("full", code="admission_queue_full", retry_after_s=2)
 
 
-def gateway(handlers, *, callers=None, counts=None, max_body_bytes=100):
-    routes = [Route("POST", f"/{name}", handler, name, access, "x") for name, handler, access in handlers]
-    return GatewayApp(
-        RouteTable(routes),
-        callers or CallerDirectory(),
-        KeepAlive(0),
-        Limits(max_body_bytes, 1000, 5.0, (b"x-request-id", b"x-trace-id")),
-        counts or Counts(),
-    )
+async def endless(request, reply):
+    reply.start(200, [])
+    reply.write(b"begun")
 
 
-def client(app):
-    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://gateway")
+async def silent(request, reply):
+    pass
 
 
-ALL = [(f.__name__, f, "serving") for f in (echo, broken, invalid, unavailable, busy)]
+HANDLERS = (echo, broken, invalid, unavailable, busy, endless, silent)
+ALL = [("POST", f"/{handler.__name__}", handler) for handler in HANDLERS]
 
 
 async def test_a_handler_answers():
-    async with client(gateway(ALL)) as http:
+    async with client(gateway(*ALL)) as http:
         answer = await http.post("/echo", content=b"hello")
     assert (answer.status_code, answer.content) == (200, b"hello")
 
@@ -98,7 +65,7 @@ async def test_a_handler_answers():
     ],
 )
 async def test_what_a_handler_raises_becomes_the_answer(path, status, body):
-    async with client(gateway(ALL)) as http:
+    async with client(gateway(*ALL)) as http:
         answer = await http.post(path)
     assert answer.status_code == status
     assert answer.json() == {"error": body}
@@ -108,7 +75,7 @@ async def test_what_a_handler_raises_becomes_the_answer(path, status, body):
 
 
 async def test_a_fault_of_ours_tells_the_id_and_no_detail(caplog):
-    async with client(gateway(ALL)) as http:
+    async with client(gateway(*ALL)) as http:
         answer = await http.post("/broken", headers={"x-request-id": "mine"})
     assert answer.status_code == 500
     assert "mine" in answer.json()["error"]["message"]
@@ -127,14 +94,14 @@ async def test_a_fault_of_ours_tells_the_id_and_no_detail(caplog):
     ],
 )
 async def test_the_clients_request_id_is_used_if_it_is_usable(headers, wanted):
-    async with client(gateway(ALL)) as http:
+    async with client(gateway(*ALL)) as http:
         answer = await http.post("/echo", headers=headers)
     found = answer.headers["x-request-id"]
     assert found == wanted if wanted else found.startswith("x-")
 
 
 async def test_an_unknown_path_and_a_wrong_method_are_json_errors():
-    async with client(gateway(ALL)) as http:
+    async with client(gateway(*ALL)) as http:
         missing, wrong = await http.post("/nowhere"), await http.get("/echo")
     assert (missing.status_code, missing.json()["error"]["code"]) == (404, "unknown_url")
     assert (wrong.status_code, wrong.json()["error"]["code"]) == (405, "method_not_allowed")
@@ -148,13 +115,13 @@ async def chunks(count):
 
 @pytest.mark.parametrize("content", [b"1" * 101, chunks(21)])
 async def test_a_body_over_the_bound_is_refused(content):
-    async with client(gateway(ALL)) as http:
+    async with client(gateway(*ALL)) as http:
         answer = await http.post("/echo", content=content)
     assert (answer.status_code, answer.json()["error"]["code"]) == (413, "request_body_too_large")
 
 
 async def test_a_body_in_pieces_is_joined():
-    async with client(gateway(ALL)) as http:
+    async with client(gateway(*ALL)) as http:
         answer = await http.post("/echo", content=chunks(20))
     assert answer.content == b"12345" * 20
 
@@ -172,9 +139,8 @@ async def test_a_body_in_pieces_is_joined():
 )
 async def test_keys_open_what_they_should(authorization, serving, admin):
     callers = CallerDirectory("shared", [("red", "red-key")])
-    app = gateway(
-        [("serve", echo, "serving"), ("admin", echo, "admin"), ("open", echo, "open")], callers=callers
-    )
+    access = {"serve": "serving", "admin": "admin", "open": "open"}
+    app = gateway(*[("POST", f"/{path}", echo, who) for path, who in access.items()], callers=callers)
     headers = {"authorization": authorization} if authorization else {}
     async with client(app) as http:
         answers = {path: await http.post(f"/{path}", headers=headers) for path in ("serve", "admin", "open")}
@@ -183,6 +149,20 @@ async def test_keys_open_what_they_should(authorization, serving, admin):
     assert answers["open"].status_code == 200
     if serving == 401:
         assert answers["serve"].content == b""
+
+
+async def test_a_fault_after_the_answer_has_begun_ends_the_connection_without_the_bodys_end():
+    async with listening(gateway(*ALL)) as port:
+        answer = await exchange(port, b"POST /endless HTTP/1.1\r\nhost: x\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert answer.endswith(b"5\r\nbegun\r\n")
+
+
+async def test_a_handler_that_answers_nothing_is_a_fault_of_ours(caplog):
+    async with client(gateway(*ALL)) as http:
+        answer = await http.post("/silent")
+    assert answer.status_code == 500
+    assert "has not ended its answer" in caplog.text
 
 
 async def test_a_client_that_leaves_cancels_the_handler():
@@ -196,51 +176,28 @@ async def test_a_client_that_leaves_cancels_the_handler():
         finally:
             cancelled.set()
 
-    incoming = asyncio.Queue()
-    incoming.put_nowait({"type": "http.request", "body": b"", "more_body": False})
-
-    async def send(message):
-        raise AssertionError(message)
-
-    scope = {
-        "type": "http",
-        "method": "POST",
-        "path": "/slow",
-        "raw_path": b"/slow",
-        "query_string": b"",
-        "headers": [],
-    }
-    app = gateway([("slow", slow, "open")], counts=counts)
-    task = asyncio.create_task(app(scope, incoming.get, send))
-    await running.wait()
-    incoming.put_nowait({"type": "http.disconnect"})
-    await task
-    assert cancelled.is_set()
+    async with listening(gateway(("POST", "/slow", slow), counts=counts)) as port:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"POST /slow HTTP/1.1\r\nhost: x\r\n\r\n")
+        await running.wait()
+        writer.close()
+        await cancelled.wait()
+        await counts.changed.wait()
     assert counts.responses == [("slow", 499)]
+
+
+async def never(request, reply):
+    raise AssertionError(request)
 
 
 async def test_a_client_that_leaves_in_the_middle_of_its_body_reaches_no_handler():
     counts = Counts()
-    messages = [{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}]
-
-    async def receive():
-        return messages.pop(0)
-
-    async def send(message):
-        raise AssertionError(message)
-
-    async def never(request, reply):
-        raise AssertionError(request)
-
-    scope = {
-        "type": "http",
-        "method": "POST",
-        "path": "/never",
-        "raw_path": b"/never",
-        "query_string": b"",
-        "headers": [],
-    }
-    await gateway([("never", never, "open")], counts=counts)(scope, receive, send)
+    async with listening(gateway(("POST", "/never", never), counts=counts)) as port:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"POST /never HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nabc")
+        await writer.drain()
+        writer.close()
+        await counts.changed.wait()
     assert counts.responses == [("never", 499)]
 
 
@@ -250,7 +207,7 @@ async def test_a_request_whose_wait_was_cancelled_by_others_is_answered(caplog):
         asyncio.get_running_loop().call_soon(future.cancel)
         await future
 
-    async with client(gateway([("waiting", waiting, "open")])) as http:
+    async with client(gateway(("POST", "/waiting", waiting))) as http:
         answer = await http.post("/waiting")
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "no_available_workers")
     assert "cancelled" in caplog.text

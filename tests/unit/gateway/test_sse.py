@@ -1,6 +1,8 @@
-"""KeepAlive: a comment after so much silence, none while text flows."""
+"""Frames that every reader reads, and KeepAlive: a comment after so much silence, none while text flows."""
 
-from gateway.sse import PING, KeepAlive
+import json
+
+from gateway.sse import PING, KeepAlive, frame
 
 
 class Stream:
@@ -52,3 +54,10 @@ async def test_zero_switches_it_off():
     watch.tick()
     await watch.run()
     assert stream.written == []
+
+
+def test_characters_that_readers_may_take_for_line_ends_are_escaped():
+    text = "a\u2028b\u2029c\u0085d\u2027e é"
+    made = frame(json.dumps(text, ensure_ascii=False).encode())
+    assert len(made.decode().splitlines()) == 2
+    assert json.loads(made.removeprefix(b"data: ")) == text

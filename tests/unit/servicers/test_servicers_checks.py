@@ -116,6 +116,11 @@ def test_adapters_and_constraints_must_be_known():
     assert "allowed: x" in check_generate(generate(1, lora="y"), model).message
     refusal = check_generate(generate(1, constraint=work_pb2.Constraint(lark="start: /a/")), model)
     assert refusal.message == "constraint is lark; allowed: regex"
+    late = work_pb2.Constraint(regex="a", begins_after="x" * 256)
+    assert check_generate(generate(1, constraint=late), model) is None
+    late.begins_after += "x"
+    refusal = check_generate(generate(1, constraint=late), model)
+    assert refusal.message == "constraint.begins_after has 257 characters; allowed: at most 256"
 
 
 @pytest.mark.parametrize(

@@ -264,7 +264,7 @@ class ChatRequest(_message.Message):
     reasoning_effort: _builtins.str
     """Reasoning effort: "none", "minimal", "low", "medium", "high", "xhigh", "max" or a model's own."""
     continue_final_message: _builtins.bool
-    """Continue the last message, which must be the assistant's, instead of starting a new one. Default false."""
+    """Continue the last message instead of starting a new one, if it is the assistant's. Default false."""
     separate_reasoning: _builtins.bool
     """Return reasoning apart from the content. Default true."""
     stream_reasoning: _builtins.bool

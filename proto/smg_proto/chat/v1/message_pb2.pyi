@@ -249,7 +249,7 @@ class Tool(_message.Message):
     type: _builtins.str
     """"function"."""
     name: _builtins.str
-    """Name of the function."""
+    """Name of the function: 1 to 256 characters, without quotes, backslashes, line breaks and control characters."""
     description: _builtins.str
     """What it does."""
     parameters_json: _builtins.str

@@ -97,14 +97,14 @@ class SamplingOptions(_message.Message):
     skip_special_tokens: _builtins.bool
     """Leave special tokens out of the text. Default true."""
     regex: _builtins.str
-    """A regular expression that the output must match."""
+    """A regular expression that the output must match. Not with ebnf, a JSON Schema or a call that is asked for."""
     ebnf: _builtins.str
-    """A grammar that the output must match."""
+    """A grammar that the output must match. As regex."""
     lora_path: _builtins.str
     """Adapter to use."""
     @_builtins.property
     def stop(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Up to 4 texts that stop the model; none may be empty."""
+        """Up to 4 texts that stop the model, of 1 to 4096 characters each."""
 
     @_builtins.property
     def stop_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:

@@ -65,6 +65,7 @@ class Generate(_message.Message):
     LORA_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     TRACEPARENT_FIELD_NUMBER: _builtins.int
+    REASONING_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Chosen by the router, unique in the session, never reused."""
     prompt_ids: _builtins.bytes
@@ -84,6 +85,8 @@ class Generate(_message.Message):
     """The request's id, for logs."""
     traceparent: _builtins.str
     """W3C trace context. Empty: no trace."""
+    reasoning: _builtins.bool
+    """The output begins with reasoning: engines that can count its tokens do (Finished.reasoning_tokens). A hint."""
     @_builtins.property
     def sampling(self) -> _card_pb2.Sampling:
         """How to choose tokens."""
@@ -112,10 +115,11 @@ class Generate(_message.Message):
         lora: _builtins.str = ...,
         request_id: _builtins.str = ...,
         traceparent: _builtins.str = ...,
+        reasoning: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["constraint", b"constraint", "logprobs", b"logprobs", "sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["constraint", b"constraint", "logprobs", b"logprobs", "lora", b"lora", "model", b"model", "output_ids", b"output_ids", "prompt_ids", b"prompt_ids", "request_id", b"request_id", "sampling", b"sampling", "sequence", b"sequence", "stream", b"stream", "traceparent", b"traceparent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["constraint", b"constraint", "logprobs", b"logprobs", "lora", b"lora", "model", b"model", "output_ids", b"output_ids", "prompt_ids", b"prompt_ids", "reasoning", b"reasoning", "request_id", b"request_id", "sampling", b"sampling", "sequence", b"sequence", "stream", b"stream", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -132,6 +136,7 @@ class Constraint(_message.Message):
     EBNF_FIELD_NUMBER: _builtins.int
     LARK_FIELD_NUMBER: _builtins.int
     STRUCTURAL_TAG_FIELD_NUMBER: _builtins.int
+    BEGINS_AFTER_FIELD_NUMBER: _builtins.int
     json_schema: _builtins.str
     """A JSON Schema, as JSON text."""
     regex: _builtins.str
@@ -142,6 +147,10 @@ class Constraint(_message.Message):
     """A grammar in llguidance's Lark dialect, rule "start" first."""
     structural_tag: _builtins.str
     """An xgrammar structural tag, as JSON text."""
+    begins_after: _builtins.str
+    """Text of the output after which the form applies (for models that reason first, "</think>"). Until it has come the
+    output is free and cannot end with the model's own end token. Empty: from the first token.
+    """
     def __init__(
         self,
         *,
@@ -150,10 +159,11 @@ class Constraint(_message.Message):
         ebnf: _builtins.str = ...,
         lark: _builtins.str = ...,
         structural_tag: _builtins.str = ...,
+        begins_after: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["ebnf", b"ebnf", "json_schema", b"json_schema", "kind", b"kind", "lark", b"lark", "regex", b"regex", "structural_tag", b"structural_tag"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ebnf", b"ebnf", "json_schema", b"json_schema", "kind", b"kind", "lark", b"lark", "regex", b"regex", "structural_tag", b"structural_tag"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begins_after", b"begins_after", "ebnf", b"ebnf", "json_schema", b"json_schema", "kind", b"kind", "lark", b"lark", "regex", b"regex", "structural_tag", b"structural_tag"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["json_schema", "regex", "ebnf", "lark", "structural_tag"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015

@@ -8,6 +8,7 @@ from gateway.openai.chat_sinks import JsonChatSink, SseChatSink
 from gateway.openai.completion_sinks import JsonCompletionSink, SseCompletionSink
 from gateway.openai.sinks import StreamForm
 from smg.errors import EngineError, InternalError
+from smg.parsers.events import Content
 from smg.pipelines.sinks import AnswerHead, ChoiceFinish, UsageCounter
 from smg_proto.common.v1 import common_pb2
 
@@ -43,6 +44,10 @@ class Page:
 
     def json(self):
         return json.loads(b"".join(self.writes))
+
+
+def said(text):
+    return [Content(text)] if text else []
 
 
 def worker_header(url):
@@ -84,7 +89,7 @@ def test_role_and_first_text_leave_in_one_write_and_so_do_finish_usage_and_done(
     sink.open(HEAD)
     sink.fragment(0, b"a")
     sink.fragment(0, b"b")
-    sink.text(0, "c", ())
+    sink.pieces(0, said("c"), ())
     sink.finish(0, ChoiceFinish("length"))
     sink.close()
     sink.flush()
@@ -99,7 +104,7 @@ def test_running_usage_is_in_every_chunk_and_forbids_fragments():
     page, sink = chat_stream(StreamForm(usage=True, running_usage=True))
     assert not sink.accepts_fragments
     sink.open(HEAD)
-    sink.text(0, "a", ())
+    sink.pieces(0, said("a"), ())
     sink.finish(0, ChoiceFinish("stop"))
     sink.close()
     sink.flush()
@@ -115,7 +120,7 @@ def test_text_and_fragment_of_the_same_text_read_the_same():
         if by_fragment:
             sink.fragment(0, json.dumps(text, ensure_ascii=False).encode()[1:-1])
         else:
-            sink.text(0, text, ())
+            sink.pieces(0, said(text), ())
         sink.flush()
         pages.append(page.events())
     assert pages[0] == pages[1]
@@ -167,7 +172,7 @@ LOGPROB = common_pb2.TokenLogprob(
 def test_log_probabilities_ride_on_their_chunk():
     page, sink = chat_stream()
     sink.open(HEAD)
-    sink.text(0, "a", [LOGPROB])
+    sink.pieces(0, said("a"), [LOGPROB])
     sink.flush()
     assert page.events()[1]["choices"][0]["logprobs"]["content"] == [
         {
@@ -184,7 +189,7 @@ def whole_chat(*, logprobs=False, texts=("Hel", "lo")):
     sink = JsonChatSink(page, worker_header, logprobs=logprobs)
     sink.open(HEAD)
     for text in texts:
-        sink.text(0, text, ())
+        sink.pieces(0, said(text), ())
     sink.finish(0, ChoiceFinish("stop", "END"))
     sink.flush()
     sink.close()
@@ -223,7 +228,7 @@ def test_a_failure_before_the_end_of_a_whole_answer_is_an_ordinary_error():
     page = Page()
     sink = JsonChatSink(page, worker_header, logprobs=False)
     sink.open(HEAD)
-    sink.text(0, "half", ())
+    sink.pieces(0, said("half"), ())
     sink.fail(InternalError("broken", code="x_failed"))
     assert page.status == 500
     assert page.json() == {
@@ -252,13 +257,13 @@ def test_usage_tells_what_the_engine_counted(counter, details):
 
 def test_text_completions_stream_and_collect_alike():
     page = Page()
-    stream = SseCompletionSink(page, worker_header, StreamForm(usage=True))
+    stream = SseCompletionSink(page, worker_header, StreamForm(usage=True), logprobs=False)
     whole_page = Page()
-    whole = JsonCompletionSink(whole_page, worker_header)
+    whole = JsonCompletionSink(whole_page, worker_header, logprobs=False)
     for sink in (stream, whole):
         sink.open(HEAD)
-        sink.text(0, " jumps", ())
-        sink.text(1, " runs", ())
+        sink.pieces(0, said(" jumps"), ())
+        sink.pieces(1, said(" runs"), ())
         sink.finish(1, ChoiceFinish("stop", 2))
         sink.finish(0, ChoiceFinish("length"))
         sink.close()
@@ -275,7 +280,7 @@ def test_text_completions_stream_and_collect_alike():
 
 def test_a_text_completion_streams_by_fragment():
     page = Page()
-    sink = SseCompletionSink(page, worker_header, StreamForm())
+    sink = SseCompletionSink(page, worker_header, StreamForm(), logprobs=False)
     sink.open(HEAD)
     sink.fragment(0, b"a\\n")
     assert page.events()[0]["choices"] == [{"index": 0, "text": "a\n", "finish_reason": None}]

@@ -117,13 +117,18 @@ async def test_usage_counters_can_be_told(echo):
 
 async def test_the_mirror_shows_parameters_and_constraint(echo):
     reply = await echo.reply(
-        "[[mirror]]", temperature=0.5, top_k=4, seed=9, constraint=work_pb2.Constraint(json_schema='{"a": 1}')
+        "[[mirror]]",
+        temperature=0.5,
+        top_k=4,
+        seed=9,
+        constraint=work_pb2.Constraint(json_schema='{"a": 1}', begins_after="</think>"),
     )
     assert json.loads(reply.removesuffix(END)) == {
         "temperature": 0.5,
         "top_k": 4,
         "seed": "9",
         "json_schema": '{"a": 1}',
+        "begins_after": "</think>",
     }
 
 

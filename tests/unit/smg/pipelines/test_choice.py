@@ -2,12 +2,15 @@
 
 import asyncio
 import itertools
+import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from smg.errors import EngineError
+from smg.parsers.assemble import Assembler
+from smg.parsers.events import Content, Reasoning
 from smg.pipelines.answer import Answer
 from smg.pipelines.choice import Choice, TextOptions
 from smg.prompt.builder import PromptBuilder
@@ -19,7 +22,8 @@ class Log:
 
     def __init__(self, *, accepts_fragments=True):
         self.accepts_fragments = accepts_fragments
-        self.texts = {}
+        self.answers = {}
+        self.fragments = 0
         self.finishes = {}
         self.logprobs = []
         self.heads = []
@@ -30,15 +34,21 @@ class Log:
         self.heads.append(head)
 
     def fragment(self, index, fragment):
-        self.text(
-            index,
-            fragment.decode().encode().decode("unicode_escape") if b"\\" in fragment else fragment.decode(),
-            (),
-        )
+        self.fragments += 1
+        self.pieces(index, [Content(json.loads(b'"%b"' % fragment))], ())
 
-    def text(self, index, text, logprobs):
-        self.texts[index] = self.texts.get(index, "") + text
+    def reasoning_fragment(self, index, fragment):
+        self.fragments += 1
+        self.pieces(index, [Reasoning(json.loads(b'"%b"' % fragment))], ())
+
+    def pieces(self, index, pieces, logprobs):
+        self.answers.setdefault(index, Assembler()).add(pieces)
         self.logprobs.extend(logprobs)
+
+    @property
+    def texts(self):
+        texts = {index: answer.assembled().content for index, answer in self.answers.items()}
+        return {index: text for index, text in texts.items() if text is not None}
 
     def finish(self, index, finish):
         assert index not in self.finishes

@@ -22,6 +22,9 @@ def directory(tmp_path: Path) -> Path:
 def write(directory: Path, name: str, content: Any) -> None:
     path = directory / name
     path.parent.mkdir(exist_ok=True)
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+        return
     path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
 
 
@@ -89,4 +92,38 @@ def test_templates_in_files_win_over_the_config(directory: Path) -> None:
 def test_a_broken_file_is_named(directory: Path, content: str, says: str) -> None:
     write(directory, "tokenizer_config.json", content)
     with pytest.raises(ValueError, match=rf"tokenizer_config\.json.* {says}"):
+        read_tokenizer_directory(directory)
+
+
+def test_named_templates_may_be_an_object_too(directory: Path) -> None:
+    write(directory, "tokenizer_config.json", {"chat_template": {"default": "a", "tool_use": "b"}})
+    write(directory, "chat_template.json", {"chat_template": [{"name": "rag", "template": "c"}]})
+    assert read_tokenizer_directory(directory).templates == {"default": "a", "tool_use": "b", "rag": "c"}
+
+
+@pytest.mark.parametrize("name", ["tokenizer_config.json", "chat_template.json"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        5,
+        [],
+        {},
+        ["a"],
+        [{"name": "a"}],
+        [{"name": "a", "template": 1}],
+        [{"name": 1, "template": "a"}],
+        {"a": 1},
+        [{"name": "a", "template": "x"}, {"name": "a", "template": "y"}],
+    ],
+    ids=str,
+)
+def test_a_template_entry_of_another_form_names_its_file(directory: Path, name: str, wrong: Any) -> None:
+    write(directory, name, {"chat_template": wrong})
+    with pytest.raises(ValueError, match=f"{name}: chat_template must be"):
+        read_tokenizer_directory(directory)
+
+
+def test_a_template_file_that_is_not_utf_8_is_named(directory: Path) -> None:
+    write(directory, "chat_template.jinja", b"\xff")
+    with pytest.raises(ValueError, match=r"chat_template\.jinja is not UTF-8"):
         read_tokenizer_directory(directory)

@@ -11,7 +11,9 @@ from grpc_status import rpc_status
 from prometheus_client import CollectorRegistry
 
 from smg.errors import EngineError
+from smg.parsers.events import Content
 from smg.pipelines.catalog import ModelCatalog
+from smg.pipelines.formats import FormatSettings
 from smg.pipelines.meter import Meters
 from smg.pipelines.sinks import AnswerHead, ChoiceFinish, UsageCounter
 from smg.services.server import GrpcParts, GrpcServer
@@ -38,8 +40,8 @@ def head(model="m"):
 async def say_hello(request, context, sink):
     """An answer of two pieces."""
     sink.open(head(request.model))
-    sink.text(0, "Hello, ", ())
-    sink.text(0, "world", ())
+    sink.pieces(0, [Content("Hello, ")], ())
+    sink.pieces(0, [Content("world")], ())
     sink.finish(0, ChoiceFinish("stop", 2))
     sink.close()
     sink.flush()
@@ -162,7 +164,7 @@ async def router(*, script=say_hello, workers=1, api_key="", tenants=(), aliases
     parts = GrpcParts(
         chat=chat,
         completion=completion,
-        catalog=ModelCatalog(registry, None, aliases or {}, None),
+        catalog=ModelCatalog(registry, None, aliases or {}, None, FormatSettings()),
         registry=registry,
         callers=CallerDirectory(api_key, tenants),
         meters=Meters(RouterMetrics(CollectorRegistry())),

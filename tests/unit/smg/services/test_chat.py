@@ -6,6 +6,7 @@ import grpc
 import pytest
 
 from smg.errors import EngineError
+from smg.parsers.events import Content
 from smg.pipelines.sinks import ChoiceFinish
 from smg_proto.chat.v1 import chat_pb2
 from tests.unit.smg.services.grpc_router import head, refusal, router
@@ -26,7 +27,7 @@ class Endless:
         sink.open(head())
         try:
             while True:
-                sink.text(0, self._text, ())
+                sink.pieces(0, [Content(self._text)], ())
                 sink.flush()
                 self.started.set()
                 await asyncio.sleep(0)
@@ -103,7 +104,7 @@ async def test_usage_follows_the_stream_options():
 async def test_an_error_after_the_first_chunk_ends_the_stream_with_its_status():
     async def breaks_down(request, context, sink):
         sink.open(head())
-        sink.text(0, "half", ())
+        sink.pieces(0, [Content("half")], ())
         sink.fail(EngineError("the worker is lost", engine_code=14))
 
     async with router(script=breaks_down) as gateway:
@@ -172,7 +173,7 @@ async def test_a_client_that_reads_again_in_time_gets_every_word_in_fewer_chunks
     async def talks(request, context, sink):
         sink.open(head())
         for word in words:
-            sink.text(0, word, ())
+            sink.pieces(0, [Content(word)], ())
             await asyncio.sleep(0)
         sink.finish(0, ChoiceFinish("stop"))
         sink.close()
@@ -194,7 +195,7 @@ async def test_streams_do_not_wait_for_each_other():
             await script(request, context, sink)
         else:
             sink.open(head())
-            sink.text(0, "quick", ())
+            sink.pieces(0, [Content("quick")], ())
             sink.finish(0, ChoiceFinish("stop"))
             sink.close()
 

@@ -7,6 +7,7 @@ import pytest
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from smg.errors import SmgError
+from smg.parsers.events import Content
 from smg.pipelines.sinks import ChoiceFinish
 from smg_proto.chat.v1 import chat_pb2
 from tests.unit.smg.services.grpc_router import head, router
@@ -67,9 +68,9 @@ async def test_stopping_lets_a_running_answer_end():
 
     async def in_two_parts(request, context, sink):
         sink.open(head())
-        sink.text(0, "first ", ())
+        sink.pieces(0, [Content("first ")], ())
         await go_on.wait()
-        sink.text(0, "second", ())
+        sink.pieces(0, [Content("second")], ())
         sink.finish(0, ChoiceFinish("stop"))
         sink.close()
 

@@ -3,6 +3,7 @@
 import pytest
 
 from smg.errors import EngineError, InternalError
+from smg.parsers.events import Content
 from smg.pipelines.sinks import AnswerHead, ChoiceFinish, UsageCounter
 from smg.services.sinks import ProtoChatSink, ProtoCompletionSink, usage_message
 from smg.services.stream_sinks import ProtoChatStreamSink, ProtoCompletionStreamSink, StreamForm
@@ -17,13 +18,17 @@ def head(usage=COUNTS):
     return AnswerHead("chatcmpl-1", 1_700_000_000, "m", "grpc://w:1", usage)
 
 
+def said(text):
+    return [Content(text)] if text else []
+
+
 def push_two_choices(sink):
     """Two choices whose text comes interleaved; the second ends first."""
     sink.open(head())
-    sink.text(1, "Good", ())
-    sink.text(0, "Hel", ())
-    sink.text(0, "lo", ())
-    sink.text(1, "bye", ())
+    sink.pieces(1, said("Good"), ())
+    sink.pieces(0, said("Hel"), ())
+    sink.pieces(0, said("lo"), ())
+    sink.pieces(1, said("bye"), ())
     sink.finish(1, ChoiceFinish("stop", 2))
     sink.finish(0, ChoiceFinish("stop", "END"))
     sink.close()
@@ -75,15 +80,15 @@ def test_a_whole_chat_answer_without_text_has_no_content():
 def test_log_probabilities_are_collected_in_order():
     sink = ProtoChatSink(logprobs=True)
     sink.open(head())
-    sink.text(0, "a", [entry("a")])
-    sink.text(0, "bc", [entry("b"), entry("c")])
+    sink.pieces(0, said("a"), [entry("a")])
+    sink.pieces(0, said("bc"), [entry("b"), entry("c")])
     sink.finish(0, ChoiceFinish("stop"))
     sink.close()
     assert [each.token for each in sink.completion().choices[0].logprobs.content] == ["a", "b", "c"]
 
 
 def test_a_whole_completion_has_every_choice_by_index():
-    sink = ProtoCompletionSink()
+    sink = ProtoCompletionSink(logprobs=False)
     push_two_choices(sink)
     answer = sink.completion()
     assert [(choice.index, choice.text) for choice in answer.choices] == [(0, "Hello"), (1, "Goodbye")]
@@ -91,20 +96,20 @@ def test_a_whole_completion_has_every_choice_by_index():
     assert answer.usage.prompt_tokens == 7
 
 
-@pytest.mark.parametrize("make", [lambda: ProtoChatSink(logprobs=False), ProtoCompletionSink])
+@pytest.mark.parametrize("make", [ProtoChatSink, ProtoCompletionSink])
 def test_a_failed_answer_raises_its_error(make):
-    sink = make()
+    sink = make(logprobs=False)
     sink.open(head())
-    sink.text(0, "half", ())
+    sink.pieces(0, said("half"), ())
     sink.fail(EngineError("the worker is lost", engine_code=14))
     with pytest.raises(EngineError, match="lost"):
         sink.completion()
 
 
 def test_an_answer_that_was_not_closed_is_not_passed_off_as_whole():
-    sink = ProtoCompletionSink()
+    sink = ProtoCompletionSink(logprobs=False)
     sink.open(head())
-    sink.text(0, "half", ())
+    sink.pieces(0, said("half"), ())
     with pytest.raises(InternalError):
         sink.completion()
 
@@ -121,7 +126,7 @@ async def test_the_first_chunk_of_each_choice_names_the_role_and_no_other_does()
     roles = []
     for word in ("a", "b", "c"):
         for index in (0, 1):
-            sink.text(index, word, ())
+            sink.pieces(index, [Content(word)], ())
         for _ in range(2):
             choice = (await sink.next_message()).chunk.choices[0]
             roles.append((choice.index, choice.delta.role))
@@ -140,7 +145,9 @@ async def test_a_choice_without_text_still_opens_with_its_role():
 
 @pytest.mark.parametrize("make", [ProtoChatStreamSink, ProtoCompletionStreamSink])
 async def test_a_stream_says_what_the_whole_answer_says(make):
-    whole = ProtoChatSink(logprobs=False) if make is ProtoChatStreamSink else ProtoCompletionSink()
+    whole = (
+        ProtoChatSink(logprobs=False) if make is ProtoChatStreamSink else ProtoCompletionSink(logprobs=False)
+    )
     push_two_choices(whole)
     stream = make(PieceBuffer(1 << 20), StreamForm(usage=True))
     push_two_choices(stream)
@@ -179,7 +186,7 @@ async def test_running_usage_is_in_every_chunk_and_never_goes_back():
     counts = []
     for word in ("a", "b"):
         usage.completion_tokens += 1
-        sink.text(0, word, ())
+        sink.pieces(0, said(word), ())
         counts.append((await sink.next_message()).chunk.usage.completion_tokens)
     usage.completion_tokens += 1
     sink.finish(0, ChoiceFinish("stop"))
@@ -206,7 +213,7 @@ def test_what_a_stream_carries_follows_its_options(include, continuous, form):
 async def test_a_failed_stream_ends_with_its_error_after_the_text_and_without_usage():
     sink = ProtoChatStreamSink(PieceBuffer(1 << 20), StreamForm(usage=True))
     sink.open(head())
-    sink.text(0, "half", ())
+    sink.pieces(0, said("half"), ())
     sink.fail(EngineError("lost", engine_code=14))
     assert (await sink.next_message()).chunk.choices[0].delta.content == "half"
     with pytest.raises(EngineError, match="lost"):

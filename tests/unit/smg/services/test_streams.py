@@ -146,10 +146,10 @@ class Texts:
     """A message source whose messages are the pieces' texts."""
 
     def __init__(self, max_held_bytes=MANY):
-        self.pieces = PieceBuffer(max_held_bytes)
+        self.buffer = PieceBuffer(max_held_bytes)
 
     async def next_message(self):
-        piece = await self.pieces.take()
+        piece = await self.buffer.take()
         return None if piece is None else "".join(piece.texts)
 
 
@@ -158,9 +158,9 @@ async def test_messages_are_written_in_order_until_the_answer_ends():
 
     async def run():
         for word in ("a", "b", "c"):
-            source.pieces.text(0, word)
+            source.buffer.text(0, word)
             await asyncio.sleep(0)
-        source.pieces.close()
+        source.buffer.close()
 
     async def write(message):
         written.append(message)
@@ -193,7 +193,7 @@ async def test_an_answer_that_ends_without_a_word_ends_the_call():
     source = Texts()
 
     async def run():
-        source.pieces.text(0, "a")
+        source.buffer.text(0, "a")
 
     written = []
 
@@ -211,7 +211,7 @@ async def test_a_client_that_stops_reading_loses_its_answer_at_the_bound():
     async def run():
         try:
             while True:
-                source.pieces.text(0, "x" * 100)
+                source.buffer.text(0, "x" * 100)
                 await asyncio.sleep(0)
         finally:
             ended.append("aborted")
@@ -228,8 +228,8 @@ async def test_a_client_that_never_reads_the_end_is_given_up():
     source = Texts()
 
     async def run():
-        source.pieces.text(0, "x")
-        source.pieces.close()
+        source.buffer.text(0, "x")
+        source.buffer.close()
 
     async def write(_):
         await asyncio.Event().wait()
@@ -260,7 +260,7 @@ async def test_a_write_that_fails_ends_the_answer():
     source, ended = Texts(), []
 
     async def run():
-        source.pieces.text(0, "x")
+        source.buffer.text(0, "x")
         try:
             await asyncio.Event().wait()
         finally:

@@ -10,6 +10,7 @@ from smg_proto.chat.v1 import chat_pb2, message_pb2, options_pb2
 
 ToolChoice = options_pb2.ToolChoice
 ResponseFormat = options_pb2.ResponseFormat
+TOOLS = [message_pb2.Tool(type="function", name=name) for name in ("a", "b")]
 
 
 def request(**fields):
@@ -119,6 +120,26 @@ def test_all_faults_are_told_at_once():
             "ebnf",
         ),
         ({"tools": [message_pb2.Tool(type="function")]}, "tools[0].function.name"),
+        ({"tools": TOOLS * 2049}, "tools"),
+        ({"tools": [message_pb2.Tool(name='a"')]}, "tools[0].function.name"),
+        ({"tools": [message_pb2.Tool(name="a" * 257)]}, "tools[0].function.name"),
+        ({"tools": [message_pb2.Tool(name="a", parameters_json="[]")]}, "tools[0].function.parameters"),
+        (
+            {"tools": [message_pb2.Tool(name="a", parameters_json='{"$ref":"#"}')]},
+            "tools[0].function.parameters",
+        ),
+        ({"tools": [message_pb2.Tool(name="a", source_json="x")]}, "tools[0]"),
+        ({"tools": [message_pb2.Tool(name="a", source_json='{"a":' * 300 + "1" + "}" * 300)]}, "tools[0]"),
+        ({"tools": TOOLS, "tool_choice": ToolChoice(mode=9)}, "tool_choice.mode"),
+        ({"response_format": ResponseFormat(type=9)}, "response_format.type"),
+        ({"chat_template_kwargs_json": "[]"}, "chat_template_kwargs"),
+        ({"chat_template_kwargs_json": '{"a":1e999}'}, "chat_template_kwargs"),
+        ({"chat_template_kwargs_json": '{"messages":[]}'}, "chat_template_kwargs"),
+        ({"reasoning_effort": "x" * 65}, "reasoning_effort"),
+        ({"sampling": {"stop": ["x" * 4097]}}, "stop"),
+        ({"sampling": {"regex": ""}}, "regex"),
+        ({"sampling": {"ebnf": "x" * 65_537}}, "ebnf"),
+        ({"sampling": {"lora_path": "x" * 1025}}, "lora_path"),
         ({"tool_choice": ToolChoice(mode=ToolChoice.MODE_REQUIRED)}, "tool_choice"),  # without tools
     ],
 )
@@ -153,9 +174,6 @@ def test_many_bad_messages_give_a_short_answer():
     assert len(fault(request(messages=messages)).message) < 2000
 
 
-TOOLS = [message_pb2.Tool(type="function", name=name) for name in ("a", "b")]
-
-
 @pytest.mark.parametrize(
     ("choice", "is_allowed"),
     [
@@ -174,3 +192,37 @@ def test_a_tool_choice_must_name_tools_that_exist(choice, is_allowed):
         validate_chat(message)
     else:
         assert "'c'" in fault(message).message
+
+
+HUGE = "x" * 1_000_000
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"messages": [message_pb2.ChatMessage(role=HUGE, text="x")] * 10},
+        {"tools": [message_pb2.Tool(name=HUGE)] * 10},
+        {"tools": [message_pb2.Tool(name="\0" * 256)] * 1000},
+        {"tools": TOOLS, "tool_choice": ToolChoice(mode=ToolChoice.MODE_FUNCTION, name=HUGE)},
+        {
+            "tools": [message_pb2.Tool(name=f"{n}{HUGE}") for n in range(9)],
+            "tool_choice": ToolChoice(is_allowed_tools=True, allowed_names=["c"] * 1000),
+        },
+        {"thinking": options_pb2.Thinking(type=HUGE, effort=HUGE), "reasoning_effort": HUGE},
+        {
+            "sampling": {
+                "stop": [HUGE],
+                "logit_bias": {HUGE: 1},
+                "regex": HUGE,
+                "ebnf": HUGE,
+                "lora_path": HUGE,
+            }
+        },
+        {"rid": HUGE},
+        {"chat_template_kwargs_json": HUGE},
+        {"response_format": ResponseFormat(type=ResponseFormat.TYPE_JSON_SCHEMA, schema_json=HUGE)},
+    ],
+    ids=lambda fields: " ".join(fields) + str(len(str(fields))),
+)
+def test_whatever_is_wrong_the_answer_is_short(fields):
+    assert len(fault(request(**fields)).message) < 4000

@@ -24,6 +24,8 @@ def request(**fields):
         {"best_of": 3, "n": 2},
         {"logprobs": 5},
         {"prompts": [Prompt(text="")]},
+        {"sampling": {"max_completion_tokens": 0}},
+        {"json_schema": "{}"},
         {"prompts": [Prompt(token_ids=completion_pb2.TokenIds(ids=[1]))]},
     ],
 )
@@ -35,7 +37,12 @@ def test_what_the_api_allows_passes(fields):
     ("fields", "param"),
     [
         ({"prompts": []}, "prompt"),
-        ({"prompts": [Prompt(token_ids=completion_pb2.TokenIds())]}, "prompt"),
+        ({"prompts": [Prompt(token_ids=completion_pb2.TokenIds())]}, "prompt[0]"),
+        ({"prompts": [Prompt(text="x"), Prompt()]}, "prompt[1]"),  # neither text nor ids
+        ({"prompts": [Prompt(text="x")] * 60, "best_of": 20}, "prompt"),
+        ({"sampling": {"max_completion_tokens": -1}}, "max_completion_tokens"),
+        ({"json_schema": "x"}, "json_schema"),
+        ({"json_schema": '{"$ref": "#"}'}, "json_schema"),
         ({"n": 129}, "n"),
         ({"prompts": [Prompt(text="x")] * 9, "n": 128}, "prompt"),  # more choices than one request may have
         ({"rid": "x y"}, "rid"),

@@ -10,7 +10,9 @@ from smg_grpc_proto.generated import sglang_scheduler_pb2 as pb
 
 from smg.errors import INTERNAL, UNAVAILABLE
 from smg.workers.http2.headers import Status
-from smg.workers.sglang.answers import Progress, SequenceReceiver, output_rows, plain_ids, prompt_rows
+from smg.workers.sglang.plain import plain_ids
+from smg.workers.sglang.receiver import CallReceiver, Progress
+from smg.workers.sglang.rows import output_rows, prompt_rows
 from smg_proto.engine.v1 import work_pb2
 from tests.unit.smg.workers.recorder import Recorder
 
@@ -20,10 +22,13 @@ class Answer:
 
     def __init__(self, *, stream: bool = True, **fields) -> None:
         self.heard = Recorder()
+        # For each end that was told: whether the engine still worked on it.
         self.over: list[bool] = []
         self.progress = Progress()
         request = work_pb2.Generate(sequence=5, stream=stream, **fields)
-        self.receiver = SequenceReceiver(request, self.heard, self.progress, self.over.append)
+        self.receiver = CallReceiver(
+            (request,), (self.heard,), self.progress, lambda _: self.over.append(not self.receiver.is_settled)
+        )
 
     def take(self, *responses) -> None:
         self.receiver.on_messages([response.SerializeToString() for response in responses])
@@ -232,7 +237,7 @@ def test_prompt_rows_leave_out_the_position_that_was_only_asked_for_to_begin(sta
         ],
         top_logprobs=[pb.TopLogProbs(), *[pb.TopLogProbs(token_ids=[1], values=[-3])] * 2],
     )
-    rows = prompt_rows(source, start)
+    rows = prompt_rows(source, start, start + len(expected))
     assert [row.logprob if row.HasField("logprob") else None for row in rows] == expected
     assert list(rows[-1].top_token) == [1]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from array import array
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from smg.errors import EngineError, InvalidRequest
 from smg.workers.sglang.names import RequestNames
@@ -151,6 +153,16 @@ def test_logprobs_are_asked_for(options, returned, start):
     assert list(result.token_ids_logprob) == list(options.token_ids)
 
 
+def test_logprobs_from_beyond_the_prompt_are_refused():
+    with pytest.raises(InvalidRequest, match="prompt_start is 4; allowed: 0 to 3"):
+        converted(logprobs=work_pb2.LogprobsOptions(prompt_start=4))
+
+
+def test_choices_are_one_request():
+    result = generate_to_sglang(work_pb2.Generate(prompt_ids=ids(1)), "rid", NO_DEFAULTS, choices=5)
+    assert result.sampling_params.n == 5
+
+
 def test_top_logprobs_are_asked_for():
     assert converted(logprobs=work_pb2.LogprobsOptions(output=True, top_k=5)).top_logprobs_num == 5
 
@@ -181,7 +193,22 @@ def test_an_embedding_with_an_adapter_is_refused():
 def test_names_are_the_request_ids_where_they_are_free():
     names = RequestNames()
     assert names.take("chatcmpl-1", 1) == "chatcmpl-1"
-    assert names.take("chatcmpl-1", 2) == "chatcmpl-1-2"
-    assert names.take("", 3) == "smg-3"
+    assert names.take("chatcmpl-1", 2) == "~2-chatcmpl-1"
+    assert names.take("", 3) == "~3-"
+    names.free("chatcmpl-1")
     names.free("chatcmpl-1")
     assert names.take("chatcmpl-1", 4) == "chatcmpl-1"
+
+
+@given(
+    st.lists(st.tuples(st.text("a~-12", max_size=4), st.none() | st.integers(0, 30)), min_size=1, max_size=30)
+)
+def test_no_name_in_use_is_the_beginning_of_another(steps):
+    # An abort ends every request whose name begins with the one it gives.
+    names, used = RequestNames(), []
+    for sequence, (request_id, freed) in enumerate(steps, 1):
+        name = names.take(request_id, sequence)
+        assert not any(name.startswith(other) or other.startswith(name) for other in used)
+        used.append(name)
+        if freed is not None and freed < len(used):
+            names.free(used.pop(freed))

@@ -1,0 +1,46 @@
+"""Which formats a model writes calls and reasoning in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from smg.parsers.choose import reasoning_parser_name, reasons_first, tool_parser_name
+
+if TYPE_CHECKING:
+    from smg.prompt.builder import PromptBuilder
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFormats:
+    """Names of a model's formats.
+
+    Attributes:
+        tools: of its calls.
+        reasoning: of its reasoning; None where it does not reason.
+        reasons_first: while it thinks, its answers begin inside reasoning, tag or no tag.
+    """
+
+    tools: str
+    reasoning: str | None
+    reasons_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FormatSettings:
+    """What the operator says of all models; None leaves it to the model's template.
+
+    Attributes:
+        tools: name of a format of calls. reasoning: and of reasoning.
+    """
+
+    tools: str | None = None
+    reasoning: str | None = None
+
+    def formats_of(self, model_id: str, builder: PromptBuilder) -> OutputFormats:
+        """The formats of a model."""
+        return OutputFormats(
+            self.tools or tool_parser_name(builder.template_text, builder.tokenizer.has_token),
+            self.reasoning or reasoning_parser_name(builder.template_text, builder.tokenizer.has_token),
+            reasons_first(model_id),
+        )

@@ -1,0 +1,57 @@
+"""Makes the stages that turn one sequence's tokens into pieces of an answer: how, and fresh ones for each choice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from smg.parsers.output import OutputParser
+from smg.parsers.reasoning import reasoning_parser
+from smg.parsers.tools import tool_parser
+from smg.parsers.tools.forced import NamedCall, RequiredCalls
+
+if TYPE_CHECKING:
+    from smg.parsers.tools.base import ToolParser
+
+
+@dataclass(frozen=True, slots=True)
+class OutputForm:
+    """What a choice's text is made of beside content.
+
+    Attributes:
+        reasoning: name of the reasoning format to tell apart; None to leave reasoning in the content.
+        starts_inside: the output begins inside reasoning.
+        tools: name of the format of calls; None where no call may come.
+        forced: calls are required: the output is the JSON that the constraint made, not the model's own format.
+        forced_name: the one function that must be called; its arguments are all there is. Empty: any.
+        one_call: drop every call after the first.
+        hold_reasoning: give the reasoning out in one piece.
+    """
+
+    reasoning: str | None = None
+    starts_inside: bool = False
+    tools: str | None = None
+    forced: bool = False
+    forced_name: str = ""
+    one_call: bool = False
+    hold_reasoning: bool = False
+
+    def parser(self) -> OutputParser | None:
+        """State for one choice; None where text is content and nothing else."""
+        tools = self._tools()
+        reasoning = None
+        if self.reasoning is not None:
+            reasoning = reasoning_parser(self.reasoning, starts_inside=self.starts_inside)
+        if tools is None and reasoning is None:
+            return None
+        return OutputParser(
+            reasoning, tools, max_calls=1 if self.one_call else None, hold_reasoning=self.hold_reasoning
+        )
+
+    def _tools(self) -> ToolParser | None:
+        if self.forced:
+            return NamedCall(self.forced_name) if self.forced_name else RequiredCalls()
+        return None if self.tools is None else tool_parser(self.tools)
+
+
+PLAIN = OutputForm()

@@ -1,0 +1,90 @@
+"""What the sequences of one request have in common, and the messages and listeners of one attempt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from smg.pipelines.choice import Choice
+from smg.pipelines.sampling import engine_sampling
+from smg_proto.engine.v1 import work_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from smg.pipelines.answer import Answer
+    from smg.pipelines.catalog import ServedModel
+    from smg.pipelines.echo import PromptEcho
+    from smg.pipelines.stages import TextOptions
+    from smg.prompt.builder import TokenPrompt
+
+
+class Group(NamedTuple):
+    """The choices of one prompt.
+
+    Attributes:
+        requests: one a choice, alike but for the index of the choice.
+        choices: their listeners, in step.
+    """
+
+    requests: list[work_pb2.Generate]
+    choices: list[Choice]
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationPlan:
+    """How each prompt of a request is continued.
+
+    Attributes:
+        model: the model.
+        fields: sampling options that the client set.
+        text: how tokens become text.
+        count: choices per prompt.
+        stream: tokens come as they are made.
+        constraint: form that the output must have; None for any.
+        logprobs: log-probabilities to ask for; None for none.
+        reasoning: the output begins inside reasoning.
+        traceparent: W3C trace context; empty when there is none.
+        echoes: for each prompt, how its choices show it and go on from it; empty where they answer it.
+    """
+
+    model: ServedModel
+    fields: Mapping[str, Any]
+    text: TextOptions
+    count: int
+    stream: bool
+    constraint: work_pb2.Constraint | None = None
+    logprobs: work_pb2.LogprobsOptions | None = None
+    reasoning: bool = False
+    traceparent: str = ""
+    echoes: Sequence[PromptEcho] = ()
+
+    def attempt(self, prompts: Sequence[TokenPrompt], answer: Answer) -> list[Group]:
+        """Fresh messages and listeners: one group a prompt. Choices are numbered prompt by prompt."""
+        return [self._group(number, prompt, answer) for number, prompt in enumerate(prompts)]
+
+    def _group(self, prompt_index: int, prompt: TokenPrompt, answer: Answer) -> Group:
+        group = Group([], [])
+        tokenizer = self.model.builder.tokenizer
+        echo = self.echoes[prompt_index] if self.echoes else None
+        for index in range(self.count):
+            group.requests.append(
+                work_pb2.Generate(
+                    prompt_ids=prompt.ids,
+                    sampling=engine_sampling(self.fields, choice_index=index),
+                    constraint=self.constraint,
+                    logprobs=self.logprobs,
+                    # Stop strings are matched here, so their tokens must come as they are made, not all at the end.
+                    stream=self.stream or bool(self.text.stop),
+                    model=self.model.id,
+                    lora=self.fields.get("lora_path", ""),
+                    request_id=answer.id,
+                    traceparent=self.traceparent,
+                    reasoning=self.reasoning,
+                )
+            )
+            number = prompt_index * self.count + index
+            group.choices.append(
+                Choice(number, answer, tokenizer, self.text, prompt_index=prompt_index, prompt=echo)
+            )
+        return group
