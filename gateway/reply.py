@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from gateway.head import Header
 
 _LAST_CHUNK = b"0\r\n\r\n"
+# A body of more bytes is not copied to stand behind its head: that would take longer than another write.
+SPLIT_BYTES = 256 * 1024
 _BODILESS = frozenset((204, 304))
 
 
@@ -37,6 +39,10 @@ class Reply(Protocol):
 
     def end(self, data: bytes = b"") -> None:
         """Send the last of the body. Writes after it are dropped."""
+        ...
+
+    def is_behind(self, go_on: Callable[[], None]) -> bool:
+        """The client has not taken what was written; go_on is called once when it has, or when it is given up."""
         ...
 
 
@@ -74,7 +80,7 @@ class HttpReply:
     __slots__ = (
         "status", "is_started", "is_ended", "is_dropped", "is_too_slow", "idle_ticks",
         "_outlet", "_send", "_max_held_bytes", "_on_drop", "_lines", "_is_flowing", "_is_chunked", "_missing",
-        "_held", "_held_bytes", "_drained",
+        "_held", "_held_bytes", "_drained", "_waiting",
     )  # fmt: skip
 
     def __init__(self, outlet: Outlet, max_held_bytes: int, on_drop: Callable[[], None]) -> None:
@@ -93,6 +99,7 @@ class HttpReply:
         self._held: list[bytes] = []
         self._held_bytes = 0
         self._drained: asyncio.Future[None] | None = None
+        self._waiting: list[Callable[[], None]] = []
 
     def start(self, status: int, headers: Sequence[Header]) -> None:
         """Set status and headers; they leave with the first body bytes.
@@ -134,6 +141,13 @@ class HttpReply:
             self._is_flowing = self._is_chunked and self._lines is None and not self.is_ended
         if not self._held:
             self._wake()
+
+    def is_behind(self, go_on: Callable[[], None]) -> bool:
+        """The client's socket is full."""
+        if self.is_ended or not self._outlet.is_full:
+            return False
+        self._waiting.append(go_on)
+        return True
 
     async def drained(self, timeout_s: float) -> None:
         """Wait until the socket has taken what was held back, else drop the client."""
@@ -188,9 +202,12 @@ class HttpReply:
         else:
             body, self._missing = b"", None
         self._is_flowing = self._is_chunked and not ends and not self._outlet.is_full
+        if head and len(body) > SPLIT_BYTES:
+            self._send(head)
+            head = b""
         if head or body:
             # This may find the socket full: pause() comes before it returns.
-            self._send(head + body)
+            self._send(head + body if head else body)
         if ends:
             self._outlet.answered(is_whole=not self._missing)
 
@@ -211,6 +228,9 @@ class HttpReply:
     def _wake(self) -> None:
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
+        waiting, self._waiting = self._waiting, []
+        for go_on in waiting:
+            go_on()
 
 
 def _nobody() -> None:

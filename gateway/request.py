@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from smg.policies.hints import parse_routing_key, parse_target_worker
 from smg.types.context import ANONYMOUS, RequestContext, is_usable_id, new_id
 
 if TYPE_CHECKING:
@@ -48,21 +49,13 @@ def request_context(
         if value and is_usable_id(text := value.decode("latin-1")):
             request_id = text
             break
-    traceparent, routing_key = headers.get(b"traceparent"), headers.get(b"x-smg-routing-key")
+    traceparent = headers.get(b"traceparent")
     return RequestContext(
         request_id or new_id(id_prefix),
         bool(request_id),
         id_prefix,
         ANONYMOUS,
         traceparent.decode("latin-1") if traceparent else "",
-        _routing_key(routing_key) if routing_key else "",
+        parse_routing_key(headers.get(b"x-smg-routing-key")),
+        parse_target_worker(headers.get(b"x-smg-target-worker")),
     )
-
-
-def _routing_key(value: bytes) -> str:
-    if not 0 < len(value) <= 128:
-        return ""
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return ""

@@ -12,6 +12,7 @@ from smg.errors import MethodNotAllowed, NotFound
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from gateway.admin import AdminHandlers
     from gateway.openai.handlers import OpenAIHandlers
     from gateway.reply import Reply
     from gateway.request import HttpRequest
@@ -32,6 +33,10 @@ ROUTE_NAMES = (
     "readiness",
     "metrics",
     "openapi",
+    "workers",
+    "worker",
+    "flush_cache",
+    "loads",
 )
 
 
@@ -56,7 +61,7 @@ class Route:
     id_prefix: str = "req"
 
 
-def build_routes(openai: OpenAIHandlers, status: StatusHandlers) -> list[Route]:
+def build_routes(openai: OpenAIHandlers, status: StatusHandlers, admin: AdminHandlers) -> list[Route]:
     """The table."""
     return [
         Route("POST", "/v1/chat/completions", openai.chat, "chat", id_prefix="chatcmpl"),
@@ -68,6 +73,14 @@ def build_routes(openai: OpenAIHandlers, status: StatusHandlers) -> list[Route]:
         Route("GET", "/readiness", status.readiness, "readiness", "open"),
         Route("GET", "/metrics", status.metrics, "metrics", "open"),
         Route("GET", "/openapi.json", openapi, "openapi", "open"),
+        Route("GET", "/workers", admin.list_workers, "workers", "admin"),
+        Route("POST", "/workers", admin.add_worker, "workers", "admin"),
+        Route("GET", "/workers/{id}", admin.get_worker, "worker", "admin"),
+        Route("PUT", "/workers/{id}", admin.update_worker, "worker", "admin"),
+        Route("DELETE", "/workers/{id}", admin.remove_worker, "worker", "admin"),
+        Route("POST", "/flush_cache", admin.flush_cache, "flush_cache", "admin"),
+        Route("GET", "/get_loads", admin.loads, "loads", "admin"),
+        Route("GET", "/loads", admin.loads, "loads", "open"),
     ]
 
 

@@ -18,10 +18,22 @@ class StatusHandlers:
     """The handlers and what they look at."""
 
     def __init__(
-        self, registry: WorkerRegistry, is_draining: Callable[[], bool], exposition: Callable[[], bytes]
+        self,
+        registry: WorkerRegistry,
+        is_draining: Callable[[], bool],
+        is_prepared: Callable[[], bool],
+        exposition: Callable[[], bytes],
     ) -> None:
-        """Args: exposition makes the metrics in Prometheus' text format."""
+        """Take what the answers tell.
+
+        Args:
+            registry: the workers.
+            is_draining: we are shutting down.
+            is_prepared: tokenizers of the first models were loaded, so that a request need not wait for them.
+            exposition: makes the metrics in Prometheus' text format.
+        """
         self._registry = registry
+        self._is_prepared = is_prepared
         self._is_draining = is_draining
         self._exposition = exposition
 
@@ -40,15 +52,20 @@ class StatusHandlers:
         """GET /readiness: at least one worker takes work, and we are not shutting down."""
         workers = self._registry.workers()
         ready = sum(worker.is_ready for worker in workers)
-        is_ready = ready > 0 and not self._is_draining()
+        why_not = self._why_not(ready)
         answer: dict[str, str | int]
-        if is_ready:
-            answer = {"status": "ready", "healthy_workers": ready, "total_workers": len(workers)}
+        if why_not:
+            answer = {"status": "not ready", "reason": why_not}
         else:
-            reason = "draining" if self._is_draining() else "insufficient healthy workers"
-            answer = {"status": "not ready", "reason": reason}
-        body = orjson.dumps(answer)
-        _answer(request, reply, 200 if is_ready else 503, b"application/json", body)
+            answer = {"status": "ready", "healthy_workers": ready, "total_workers": len(workers)}
+        _answer(request, reply, 503 if why_not else 200, b"application/json", orjson.dumps(answer))
+
+    def _why_not(self, ready: int) -> str:
+        if self._is_draining():
+            return "draining"
+        if not ready:
+            return "insufficient healthy workers"
+        return "" if self._is_prepared() else "tokenizers are being loaded"
 
     async def metrics(self, request: HttpRequest, reply: Reply) -> None:
         """GET /metrics: Prometheus' text format."""

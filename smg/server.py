@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gateway.admin import AdminHandlers
 from gateway.app import GatewayApp, Limits
 from gateway.listener import HttpListener, bind
 from gateway.openai.handlers import OpenAIHandlers
@@ -100,7 +101,12 @@ class Router:
             FormatSettings(settings.models.tool_call_parser, settings.models.reasoning_parser),
         )
         self._keep_alive = KeepAlive(settings.listener.sse_keepalive_secs)
-        status = StatusHandlers(self.registry, lambda: self.is_draining, lambda: exposition(self._prometheus))
+        status = StatusHandlers(
+            self.registry,
+            lambda: self.is_draining,
+            lambda: self.catalog.is_prepared,
+            lambda: exposition(self._prometheus),
+        )
         routes = self._build(status)
         listener = settings.listener
         limits = Limits(
@@ -121,7 +127,7 @@ class Router:
         self.admission = admission_of(settings.admission)
         engine_call = EngineCall(
             self.registry,
-            make_policy(settings.routing.policy),
+            make_policy(settings.routing),
             retry_options(settings.retries),
             settings.listener.request_timeout_secs,
             self._metrics.retried,
@@ -130,7 +136,7 @@ class Router:
         self._completion = CompletionPipeline(self.catalog, self.admission, engine_call)
         self._meters = Meters(self._metrics)
         handlers = OpenAIHandlers(self._chat, self._completion, self.catalog, self._meters, self._keep_alive)
-        return build_routes(handlers, status)
+        return build_routes(handlers, status, AdminHandlers(self.registry))
 
     async def run(self, on_ready: Callable[[RouterAddresses], None], stop: asyncio.Event) -> None:
         """Serve until `stop` is set or the task is cancelled, then drain.

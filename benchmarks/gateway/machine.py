@@ -24,7 +24,6 @@ PROC = Path("/proc")
 REPORTED_PACKAGES = (
     "grpcio",
     "protobuf",
-    "uvicorn",
     "httptools",
     "uvloop",
     "pydantic",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gateway.openai.chunks import chat_logprobs, usage_json
+import orjson
+
+from gateway.openai.chunks import chat_entries, chat_json, usage_json
 from gateway.openai.sinks import JsonSink, SseSink, choice_end
 from smg.parsers.events import CallArguments, CallBroken, CallStart, Content, Reasoning
 
@@ -15,8 +17,8 @@ if TYPE_CHECKING:
     from gateway.reply import Reply
     from smg.parsers.events import Piece
     from smg.pipelines.collected import CollectedChoice
+    from smg.pipelines.logprobs import Logprobs, TokenRows
     from smg.pipelines.sinks import AnswerHead, ChoiceFinish
-    from smg_proto.common.v1 import common_pb2
 
 
 _OPENING: dict[str, Any] = {"role": "assistant", "content": "", "refusal": None}
@@ -33,12 +35,10 @@ class SseChatSink(SseSink):
         self._choice(index, opening)
         return self._start_of(index) + b'"delta":{"content":"'
 
-    def pieces(
-        self, index: int, pieces: Sequence[Piece], logprobs: Sequence[common_pb2.TokenLogprob]
-    ) -> None:
+    def pieces(self, index: int, pieces: Sequence[Piece], logprobs: Logprobs) -> None:
         """Gather a chunk for each piece; the log-probabilities go with the first, or alone."""
         self._opened(index)
-        entries = chat_logprobs(logprobs)
+        entries = orjson.Fragment(b"".join(chat_json([chat_entries(logprobs)]))) if logprobs else None
         for piece in pieces:
             delta = _delta(piece)
             if delta is not None:
@@ -66,7 +66,7 @@ class SseChatSink(SseSink):
         index: int,
         delta: dict[str, Any],
         *,
-        logprobs: dict[str, Any] | None = None,
+        logprobs: orjson.Fragment | None = None,
     ) -> None:
         self._gather({"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": None})
 
@@ -87,7 +87,7 @@ def _delta(piece: Piece) -> dict[str, Any] | None:
             return None
 
 
-class JsonChatSink(JsonSink):
+class JsonChatSink(JsonSink[bytes]):
     """Collects a chat answer and writes it as one object."""
 
     def __init__(self, reply: Reply, headers: MakeHeaders, *, logprobs: bool) -> None:
@@ -95,7 +95,12 @@ class JsonChatSink(JsonSink):
         super().__init__(reply, headers)
         self._logprobs = logprobs
 
-    def _body(self, head: AnswerHead, choices: list[tuple[int, CollectedChoice]]) -> dict[str, Any]:
+    def _form(self, rows: TokenRows) -> bytes:
+        return rows.form(chat_entries)
+
+    def _body(
+        self, head: AnswerHead, choices: list[tuple[int, CollectedChoice[list[bytes]]]]
+    ) -> dict[str, Any]:
         return {
             "id": head.id,
             "object": "chat.completion",
@@ -107,10 +112,7 @@ class JsonChatSink(JsonSink):
             "service_tier": "default",
         }
 
-    def _choice(self, index: int, collected: CollectedChoice) -> dict[str, Any]:
-        logprobs: dict[str, Any] | None = chat_logprobs(collected.logprobs)
-        if self._logprobs and logprobs is None:
-            logprobs = {"content": [], "refusal": None}
+    def _choice(self, index: int, collected: CollectedChoice[list[bytes]]) -> dict[str, Any]:
         answer = collected.answer()
         message: dict[str, Any] = {
             "role": "assistant",
@@ -131,6 +133,6 @@ class JsonChatSink(JsonSink):
         return {
             "index": index,
             "message": message,
-            "logprobs": logprobs,
+            "logprobs": self._put(chat_json(collected.kept)) if self._logprobs or collected.kept else None,
             **choice_end(collected.finish),
         }

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
+from smg.pipelines.logprobs import number_texts
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from smg.pipelines.logprobs import TokenRows
     from smg.pipelines.sinks import UsageCounter
-    from smg_proto.common.v1 import common_pb2
 
 
 def usage_json(usage: UsageCounter) -> dict[str, Any]:
@@ -26,20 +30,50 @@ def usage_json(usage: UsageCounter) -> dict[str, Any]:
     }
 
 
-def chat_logprobs(entries: Sequence[common_pb2.TokenLogprob]) -> dict[str, Any] | None:
-    """The logprobs object of a chat choice; None where none were asked for."""
-    if not entries:
-        return None
-    return {"content": [_entry(entry) for entry in entries], "refusal": None}
+def chat_entries(rows: TokenRows) -> bytes:
+    """The entries of some tokens, as the inside of a JSON list."""
+    heads, tails = rows.tokenizer.table(_head), rows.tokenizer.table(_tail)
+    numbers: list[float] = []
+    likely: list[list[int]] = []
+    for _, row, _ in rows.entries:
+        # A slice is a list, and costs half of list().
+        tops, values = row.top_token[:], row.top_logprob[:]
+        if len(tops) != len(values):
+            del tops[len(values) :], values[len(tops) :]
+        likely.append(tops)
+        numbers.append(row.logprob)
+        numbers += values
+    texts = number_texts(numbers)
+    told: list[str] = []
+    at = 0
+    for entry, tops in zip(rows.entries, likely, strict=True):
+        token, end = entry.token, at + 1 + len(tops)
+        candidates = [
+            f"{heads[top]}{number}{tails[top]}}}"
+            for top, number in zip(tops, texts[at + 1 : end], strict=True)
+        ]
+        told.append(f'{heads[token]}{texts[at]}{tails[token]},"top_logprobs":[{",".join(candidates)}]}}')
+        at = end
+    return ",".join(told).encode()
 
 
-def _entry(entry: common_pb2.TokenLogprob) -> dict[str, Any]:
-    return {
-        "token": entry.token,
-        "logprob": entry.logprob,
-        "bytes": list(entry.bytes),
-        "top_logprobs": [
-            {"token": top.token, "logprob": top.logprob, "bytes": list(top.bytes)}
-            for top in entry.top_logprobs
-        ],
-    }
+def chat_json(entries: Sequence[bytes]) -> list[bytes]:
+    """The logprobs object of a chat choice, in parts that stand next to each other."""
+    return [b'{"content":[', *listed(entries), b'],"refusal":null}']
+
+
+def listed(parts: Sequence[bytes]) -> list[bytes]:
+    """The parts with commas between them."""
+    with_commas = [b","] * (2 * len(parts) - 1) if parts else []
+    with_commas[::2] = parts
+    return with_commas
+
+
+def _head(data: bytes) -> str:
+    """An entry up to its number."""
+    return f'{{"token":{orjson.dumps(data.decode("utf-8", "replace")).decode()},"logprob":'
+
+
+def _tail(data: bytes) -> str:
+    """What follows the number; the entry is still open."""
+    return f',"bytes":[{",".join(map(str, data))}]'

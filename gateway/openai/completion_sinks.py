@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from gateway.openai.chunks import usage_json
-from gateway.openai.legacy_logprobs import legacy_logprobs
+from gateway.openai.legacy_logprobs import LegacyLists, legacy_json, legacy_lists
 from gateway.openai.sinks import JsonSink, SseSink, StreamForm, choice_end
 from smg.parsers.events import Content
 
@@ -16,8 +18,8 @@ if TYPE_CHECKING:
     from gateway.reply import Reply
     from smg.parsers.events import Piece
     from smg.pipelines.collected import CollectedChoice
+    from smg.pipelines.logprobs import Logprobs, TokenRows
     from smg.pipelines.sinks import AnswerHead, ChoiceFinish
-    from smg_proto.common.v1 import common_pb2
 
 
 class SseCompletionSink(SseSink):
@@ -35,9 +37,7 @@ class SseCompletionSink(SseSink):
     def _first(self, index: int) -> bytes:
         return self._start_of(index) + b'"text":"'
 
-    def pieces(
-        self, index: int, pieces: Sequence[Piece], logprobs: Sequence[common_pb2.TokenLogprob]
-    ) -> None:
+    def pieces(self, index: int, pieces: Sequence[Piece], logprobs: Logprobs) -> None:
         """Gather a chunk with text: completions have nothing else."""
         text = "".join(piece.text for piece in pieces if isinstance(piece, Content))
         self._more(index, text, None, logprobs)
@@ -46,35 +46,29 @@ class SseCompletionSink(SseSink):
         """Gather the chunk that ends a choice."""
         self._more(index, "", finish.reason)
 
-    def _more(
-        self, index: int, text: str, reason: str | None, logprobs: Sequence[common_pb2.TokenLogprob] = ()
-    ) -> None:
+    def _more(self, index: int, text: str, reason: str | None, logprobs: Logprobs = ()) -> None:
         choice: dict[str, Any] = {"index": index, "text": text, "finish_reason": reason}
         if self._logprobs:
-            choice["logprobs"] = legacy_logprobs(logprobs) if logprobs else None
+            choice["logprobs"] = (
+                orjson.Fragment(b"".join(legacy_json([logprobs.form(legacy_lists)]))) if logprobs else None
+            )
         self._gather(choice)
 
 
-class JsonCompletionSink(JsonSink):
+class JsonCompletionSink(JsonSink[LegacyLists]):
     """Collects text completions and writes them as one object."""
 
     def __init__(self, reply: Reply, headers: MakeHeaders, *, logprobs: bool) -> None:
         """Args: logprobs: they were asked for."""
         super().__init__(reply, headers)
         self._logprobs = logprobs
-        self._told: dict[int, dict[str, list[Any]]] = {}
 
-    def pieces(
-        self, index: int, pieces: Sequence[Piece], logprobs: Sequence[common_pb2.TokenLogprob]
-    ) -> None:
-        """Collect. Log-probabilities are turned into lists as they come: a prompt's are too many for the end."""
-        super().pieces(index, pieces, ())
-        if logprobs:
-            told = self._told.setdefault(index, legacy_logprobs(()))
-            for name, values in legacy_logprobs(logprobs).items():
-                told[name] += values
+    def _form(self, rows: TokenRows) -> LegacyLists:
+        return rows.form(legacy_lists)
 
-    def _body(self, head: AnswerHead, choices: list[tuple[int, CollectedChoice]]) -> dict[str, Any]:
+    def _body(
+        self, head: AnswerHead, choices: list[tuple[int, CollectedChoice[list[LegacyLists]]]]
+    ) -> dict[str, Any]:
         return {
             "id": head.id,
             "object": "text_completion",
@@ -85,8 +79,8 @@ class JsonCompletionSink(JsonSink):
             "system_fingerprint": "default",
         }
 
-    def _choice(self, index: int, collected: CollectedChoice) -> dict[str, Any]:
+    def _choice(self, index: int, collected: CollectedChoice[list[LegacyLists]]) -> dict[str, Any]:
         choice: dict[str, Any] = {"text": collected.answer().content or "", "index": index}
         if self._logprobs:
-            choice["logprobs"] = self._told.get(index) or legacy_logprobs(())
+            choice["logprobs"] = self._put(legacy_json(collected.kept))
         return choice | choice_end(collected.finish)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 import orjson
@@ -20,7 +19,8 @@ from smg.errors import ModelNotFound, SmgError
 from smg.pipelines.tools import is_forced
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
+    from types import TracebackType
 
     from gateway.reply import Header, Reply
     from gateway.request import HttpRequest
@@ -63,11 +63,12 @@ class OpenAIHandlers:
         if not message.stream:
             sink = JsonChatSink(reply, headers, logprobs=message.logprobs)
             await self._chat.run(message, request.context, sink, meter)
+            await sink.written()
             return
         form = stream_form(message.stream_options, is_call=is_forced(message))
         stream = SseChatSink(reply, headers, form)
         self._keep_alive.add(reply, stream.begin)
-        with failing_into(stream, reply):
+        with FailingInto(stream, reply):
             await self._chat.run(message, request.context, stream, meter)
 
     async def completions(self, request: HttpRequest, reply: Reply) -> None:
@@ -78,12 +79,13 @@ class OpenAIHandlers:
         if not message.stream:
             sink = JsonCompletionSink(reply, headers, logprobs=message.HasField("logprobs"))
             await self._completion.run(message, request.context, sink, meter)
+            await sink.written()
             return
         stream = SseCompletionSink(
             reply, headers, stream_form(message.stream_options), logprobs=message.HasField("logprobs")
         )
         self._keep_alive.add(reply, stream.begin)
-        with failing_into(stream, reply):
+        with FailingInto(stream, reply):
             await self._completion.run(message, request.context, stream, meter)
 
     async def models(self, request: HttpRequest, reply: Reply) -> None:
@@ -126,15 +128,28 @@ def _completion_message(request: HttpRequest) -> completion_pb2.CompletionReques
     return completion_request(parse_body(request, COMPLETION)[0])
 
 
-@contextmanager
-def failing_into(sink: AnswerSink, reply: Reply) -> Generator[None]:
-    """An error before the first event is an ordinary answer, unless a keep-alive comment has begun the stream."""
-    try:
-        yield
-    except SmgError as error:
-        if not reply.is_started:
-            raise
-        sink.fail(error)
+class FailingInto:
+    """An error before the first event is an ordinary answer, unless a keep-alive comment has begun the stream.
+
+    Written out, not made with contextmanager: every stream pays for it.
+    """
+
+    __slots__ = ("_reply", "_sink")
+
+    def __init__(self, sink: AnswerSink, reply: Reply) -> None:
+        self._sink = sink
+        self._reply = reply
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if error is None or not isinstance(error, SmgError) or not self._reply.is_started:
+            return False
+        self._sink.fail(error)
+        return True
 
 
 def _model(model_id: str) -> dict[str, str | int]:

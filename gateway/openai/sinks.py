@@ -7,8 +7,9 @@ same for all tokens of a choice and is made once.
 from __future__ import annotations
 
 import abc
+import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import orjson
 
@@ -24,10 +25,18 @@ if TYPE_CHECKING:
     from smg.errors import SmgError
     from smg.parsers.events import Piece
     from smg.pipelines.collected import CollectedChoice
+    from smg.pipelines.logprobs import Logprobs, TokenRows
     from smg.pipelines.sinks import AnswerHead, ChoiceFinish
-    from smg_proto.common.v1 import common_pb2
 
     MakeHeaders = Callable[[str], list[Header]]
+
+FormT = TypeVar("FormT")
+
+# JSON never has this byte: it stands where something else is put in afterwards.
+PLACE = b"\0"
+_PLACE = orjson.Fragment(PLACE)
+# So much is copied in some 100 µs.
+INLINE_JOIN_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +80,7 @@ class SseSink(abc.ABC):
         """What precedes the text in a plain chunk of a choice; gathers the chunks that open the choice."""
 
     @abc.abstractmethod
-    def pieces(
-        self, index: int, pieces: Sequence[Piece], logprobs: Sequence[common_pb2.TokenLogprob]
-    ) -> None:
+    def pieces(self, index: int, pieces: Sequence[Piece], logprobs: Logprobs) -> None:
         """Gather the chunks of pieces."""
 
     @abc.abstractmethod
@@ -139,6 +146,14 @@ class SseSink(abc.ABC):
         else:
             self._reply.write(data)
 
+    def is_behind(self, go_on: Callable[[], None]) -> bool:
+        """The client's socket is full."""
+        return self._reply.is_behind(go_on)
+
+    def keep(self, indexes: Sequence[int]) -> None:
+        """Never called: what has been streamed stays."""
+        raise AssertionError(indexes)
+
     def _write(self, chunk: bytes) -> None:
         if self._pieces:
             self._pieces.append(chunk)
@@ -162,7 +177,7 @@ class SseSink(abc.ABC):
         self._pieces.append(frame(data + b"}"))
 
 
-class JsonSink(CollectingSink, abc.ABC):
+class JsonSink(CollectingSink[list[FormT]], abc.ABC):
     """Collects an answer and writes it as one object."""
 
     def __init__(self, reply: Reply, headers: MakeHeaders) -> None:
@@ -170,17 +185,54 @@ class JsonSink(CollectingSink, abc.ABC):
         super().__init__()
         self._reply = reply
         self._headers = headers
+        self._long: list[list[bytes]] = []
+        self._worker_url = ""
+        self._joining: asyncio.Future[bytes] | None = None
 
     @abc.abstractmethod
-    def _body(self, head: AnswerHead, choices: list[tuple[int, CollectedChoice]]) -> dict[str, Any]:
+    def _form(self, rows: TokenRows) -> FormT:
+        """Log-probabilities as JSON."""
+
+    def _begin(self) -> list[FormT]:
+        return []
+
+    def _add(self, kept: list[FormT], rows: TokenRows) -> None:
+        kept.append(self._form(rows))
+
+    @abc.abstractmethod
+    def _body(
+        self, head: AnswerHead, choices: list[tuple[int, CollectedChoice[list[FormT]]]]
+    ) -> dict[str, Any]:
         """The whole answer; choices by index."""
 
+    def _put(self, parts: list[bytes]) -> orjson.Fragment:
+        """What stands in the body for JSON that is too long to be copied more than once."""
+        self._long.append(parts)
+        return _PLACE
+
     def close(self) -> None:
-        """Write the answer."""
+        """Write the answer. One of megabytes is put together in a thread; written() waits for it."""
         super().close()
         head, choices = self.outcome()
-        body = orjson.dumps(self._body(head, choices))
-        self._reply.start(200, json_headers(body, self._headers(head.worker_url)))
+        self._worker_url = head.worker_url
+        first, *rest = orjson.dumps(self._body(head, choices)).split(PLACE)
+        parts = [first]
+        for long, after in zip(self._long, rest, strict=True):
+            parts += long
+            parts.append(after)
+        self._long.clear()
+        if sum(map(len, parts)) <= INLINE_JOIN_BYTES:
+            self._write(b"".join(parts))
+        else:
+            self._joining = asyncio.get_running_loop().run_in_executor(None, b"".join, parts)
+
+    async def written(self) -> None:
+        """Return when the answer is written. To be awaited once it is complete."""
+        if self._joining is not None:
+            self._write(await self._joining)
+
+    def _write(self, body: bytes) -> None:
+        self._reply.start(200, json_headers(body, self._headers(self._worker_url)))
         self._reply.end(body)
 
     def fail(self, error: SmgError) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gateway.openapi.admin_operations import ADMIN_TAG, admin_paths
 from gateway.openapi.requests import CHAT_REQUEST, COMPLETION_REQUEST
 from gateway.openapi.responses import (
     WITH_BODY,
@@ -14,6 +15,7 @@ from gateway.openapi.responses import (
     response,
     text_content,
 )
+from smg.types.context import MAX_ID_LENGTH
 
 Json = dict[str, Any]
 
@@ -21,6 +23,7 @@ TAGS = [
     {"name": "inference", "description": "Text from models."},
     {"name": "models", "description": "Which models can be asked for."},
     {"name": "operation", "description": "For probes, scrapers and tools; without a key."},
+    ADMIN_TAG,
 ]
 SECURITY_SCHEMES: Json = {
     "bearer": {
@@ -33,7 +36,8 @@ PARAMETERS: Json = {
     "RequestId": {
         "name": "X-Request-ID",
         "in": "header",
-        "description": "The request's id for logs: visible ASCII, at most 256 characters. Any other is replaced.",
+        "description": "The request's id for logs: visible ASCII, at most "
+        f"{MAX_ID_LENGTH} characters. Any other is replaced.",
         "schema": {"type": "string"},
     },
     "RoutingKey": {
@@ -91,6 +95,7 @@ def paths() -> Json:
                 {"200": response("The document.", {"application/json": {"schema": {"type": "object"}}})},
             )
         },
+        **admin_paths(),
     }
 
 

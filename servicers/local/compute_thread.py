@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+WATCH_S = 1.0
+"""Between steps while there is work and nothing to compute."""
+
+
 class ComputeThread:
     """Start it once, stop it once."""
 
@@ -87,7 +91,9 @@ class ComputeThread:
         """Wait for work and run what was sent. False when the thread should end."""
         with self._changed:
             while not (self._commands or stepper.can_step or self._is_stopping):
-                self._changed.wait()
+                # Work that cannot be computed yet is looked after all the same.
+                if not self._changed.wait(WATCH_S if stepper.has_work else None):
+                    break
             if self._is_stopping:
                 return False
             commands, self._commands = self._commands, collections.deque()

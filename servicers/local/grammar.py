@@ -11,7 +11,7 @@ from __future__ import annotations
 import collections
 import json
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +20,8 @@ from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 from servicers.local.ebnf import EbnfError, ebnf_to_lark
 from servicers.local.late_grammar import LateGrammar, Opening
 from servicers.local.refusal import INTERNAL, RefusalError
+from servicers.local.schema_cost import refuse_costly
+from servicers.local.schema_places import places_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,6 +44,7 @@ _LIMIT_SIGNS = (
     "fuel exhausted",
     "size limit",
     "too complex",
+    "items; max is",
 )
 _ENDLESS = "NoExtensionBias"
 
@@ -143,14 +146,21 @@ class GrammarCompiler:
             if known is not None:
                 self._compiled.move_to_end(key)
                 return known.deep_copy()
-        matcher = LLMatcher(self._tokenizer, _grammar_text(kind, text), log_level=0, limits=self._limits)
+        try:
+            grammar_text = _grammar_text(kind, text)
+        except ValueError as error:
+            # Such as a schema nested deeper than the library reads.
+            raise RefusalError(f"{kind} cannot be compiled: {_brief(str(error))}") from error
+        matcher = LLMatcher(self._tokenizer, grammar_text, log_level=0, limits=self._limits)
         if not matcher.is_error():
             # The first mask finds the rest of what can be wrong, and warms the state that copies share.
             matcher.compute_bitmask()
         if matcher.is_error():
             if _is_too_large(matcher):
                 raise RefusalError(_too_large(kind, matcher))
-            raise RefusalError(f"{kind} cannot be compiled: {_reason(matcher.get_error())}")
+            raise RefusalError(
+                f"{kind} cannot be compiled: {_reason(matcher.get_error())}{_where(kind, text, matcher)}"
+            )
         with self._lock:
             self._compiled[key] = matcher
             while len(self._compiled) > self._capacity:
@@ -182,8 +192,8 @@ class GrammarPool:
         constraint: work_pb2.Constraint,
         output: Sequence[int],
         done: Callable[[Grammar | LateGrammar | RefusalError], None],
-    ) -> None:
-        """Compile in the background; `done` is called in a pool thread."""
+    ) -> Future[None]:
+        """Compile in the background; `done` is called in a pool thread. The result tells whether that has begun."""
 
         def work() -> None:
             try:
@@ -194,7 +204,7 @@ class GrammarPool:
                 result = RefusalError(f"compiling the constraint failed: {error!r}", code=INTERNAL)
             done(result)
 
-        self._pool.submit(work)
+        return self._pool.submit(work)
 
     def stop(self) -> None:
         """Drop what has not begun and wait for the rest."""
@@ -229,6 +239,8 @@ def _grammar_text(kind: str, text: str) -> str:
         if not schema:
             raise RefusalError("json_schema is false, which allows nothing")
         text = "{}"
+    else:
+        refuse_costly(schema)
     # `lenient` would drop keywords that are not understood: the output would not be what was asked for.
     return LLMatcher.grammar_from_json_schema(
         text, overrides={"lenient": False, "whitespace_pattern": _SPACE, "whitespace_flexible": True}
@@ -253,6 +265,12 @@ def _reason(message: str) -> str:
     if _ENDLESS in message:
         return "it refers to itself without end, so there is no value that it describes"
     return _brief(message)
+
+
+def _where(kind: str, text: str, matcher: LLMatcher) -> str:
+    """Where in a schema the fault is, in words; empty where that is not known."""
+    places = places_of(json.loads(text), matcher.get_error()) if kind == "json_schema" else []
+    return f" (at {', '.join(places)})"[:_SHOWN_CHARACTERS] if places else ""
 
 
 def _brief(message: str) -> str:

@@ -72,6 +72,10 @@ class Scheduler:
         """Tokens of waiting jobs that no slot holds."""
         return sum(self._waiting.values())
 
+    def unready(self) -> list[GenerateJob]:
+        """Jobs that wait for their constraints to be compiled."""
+        return [job for job in self._waiting if isinstance(job, GenerateJob) and not job.is_ready]
+
     def running_jobs(self) -> list[Job]:
         """Every job that waits no more, also one that is between two queues when something goes wrong."""
         return [job for job in self._jobs.values() if job not in self._waiting]
@@ -112,6 +116,8 @@ class Scheduler:
         """
         self._waiting.pop(job, None)
         self._jobs.pop((job.session, job.number), None)
+        if isinstance(job, GenerateJob) and job.compiling is not None:
+            job.compiling.cancel()
         for queue in (self.prefilling, self.decoding, self.scoring):
             if job in queue:
                 queue.remove(job)  # pyright: ignore[reportArgumentType] - it is in there

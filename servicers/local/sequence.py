@@ -16,6 +16,7 @@ from smg_proto.engine.v1 import work_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from concurrent.futures import Future
 
     import torch
     from numpy.typing import NDArray
@@ -77,6 +78,10 @@ class GenerateJob(Job):
     choice: Choice
     penalties: PenaltyState | None = None
     grammar: Grammar | LateGrammar | None = None
+    compiling: Future[None] | None = None
+    """The work on its constraint."""
+    ready_by_s: float | None = None
+    """When its constraint must be compiled, on the clock of the steps; None: no step has seen it."""
     wish: LogprobsWish | None = None
     """Log-probabilities of output tokens; None = not wanted."""
     prompt_start: int | None = None

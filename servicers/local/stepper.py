@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from servicers.local import batch
+from servicers.local.compile_watch import overdue
 from servicers.local.decoding import Outcome, decode, end_without_token
 from servicers.local.events import Outbox
 from servicers.local.load import LoadMeter
@@ -120,8 +121,14 @@ class Stepper:
         tokens = 0
         try:
             self._scheduler.admit()
-            if self._scheduler.running:
+            is_computing = self._scheduler.running > 0
+            if is_computing:
                 tokens = self._compute()
+            unready = self._scheduler.unready() if self._scheduler.waiting else []
+            for job, refusal in overdue(unready, now_s):
+                self._fail(job, refusal)
+            if is_computing or unready:
+                # Waiting for a constraint, which has its own bound, is no standstill.
                 self._load.count_step(tokens, now_s)
         except Exception as error:
             logger.exception("a step failed; %d sequences are lost", self._scheduler.running)
@@ -157,7 +164,7 @@ class Stepper:
             raise RefusalError("constraints are not served; the model has no tokenizer.json")
         job.is_ready = False
         self._add(job)
-        self._grammars.start(
+        job.compiling = self._grammars.start(
             request.constraint,
             job.output,
             lambda result: self._call_later(lambda: self._compiled(job, result)),

@@ -8,22 +8,22 @@ ALREADY_SO = {
 }
 
 _NAMES = """
-    assignment-mode backend balance-abs-threshold balance-rel-threshold balance-token-usage-threshold
-    block-size bucket-adjust-interval-secs ca-cert-paths cache-boundaries cache-index
-    cache-match-threshold cache-threshold cache-ttl-secs cb-failure-threshold cb-success-threshold
+    backend balance-token-usage-threshold
+    ca-cert-paths cache-boundaries cache-index
+    cache-match-threshold cache-ttl-secs cb-failure-threshold cb-success-threshold
     cb-timeout-duration-secs cb-window-duration-secs client-cert-path client-key-path
     control-plane-api-keys control-plane-audit-enabled cors-allowed-origins decode decode-policy
     decode-selector disable-health-check disable-load-monitoring disable-tokenizer-autoload
     disable-worker-overload-protection discovery-check-interval-secs discovery-file discovery-provider
     dp-aware dp-minimum-tokens-scheduler enable-igw enable-mesh enable-rl enable-trace enable-wasm
-    encode encode-policy encode-selector epd-disaggregation eviction-interval-secs
+    encode encode-policy encode-selector epd-disaggregation
     header-read-timeout-secs health-check-endpoint health-check-port history-backend
     history-memory-max-items history-memory-max-responses history-memory-retention-secs
     jemalloc-prof-dir job-queue-capacity job-queue-concurrency jwt-audience jwt-issuer jwt-jwks-uri
     jwt-role-mapping kv-connector-annotation kv-engine-id-annotation kv-index
     least-load-default-throughput least-load-kv-pressure-weight least-load-max-waiting-requests
     least-load-mean-prefill-tokens load-monitor-interval log-dir log-mm-timing max-background-responses
-    max-buffered-request-bytes max-idle-secs max-tree-size mcp-config-path mesh-advertise-host mesh-host
+    max-buffered-request-bytes mcp-config-path mesh-advertise-host mesh-host
     mesh-peer-urls mesh-port mesh-server-name mesh-tls-ca-cert mesh-tls-cert mesh-tls-key
     mm-allow-private-media-hosts mm-allowed-media-domains mm-per-request-image-limit mm-pixel-cache-mb
     mm-pixel-rdma mm-processing model-id-from multimodal-max-inflight-bytes multimodal-shm-min-bytes
@@ -33,13 +33,13 @@ _NAMES = """
     overlap-decay overload-token-usage-threshold parser pd-admission-wait-secs pd-disaggregation
     postgres-db-url postgres-op-timeout-secs postgres-pool-max power-of-two-load-metric prefill
     prefill-max-inflight-requests-per-worker prefill-policy prefill-queue-size
-    prefill-queue-timeout-secs prefill-selector prefix-hash-balance-abs-threshold
-    prefix-hash-load-factor prefix-token-count priority-scheduler-config
+    prefill-queue-timeout-secs prefill-selector
+    priority-scheduler-config
     priority-scheduler-default-max-class priority-scheduler-enabled
     priority-scheduler-tenant-metric-top-n prometheus-duration-buckets rate-limit-tokens-per-second
     rdma-listen-ip rdma-slot-ttl-s  redis-op-timeout-secs redis-pool-max
     redis-retention-days redis-url remove-unhealthy-workers rl-control-timeout-secs
-    rl-fanout-concurrency router-selector routing-key-headers routing-key-override schema-config
+    rl-fanout-concurrency router-selector routing-key-headers schema-config
     selection-accounting-ttl-ms selection-policy selection-temperature selector service-discovery
     service-discovery-namespace service-discovery-port spill-abs-threshold spill-rel-threshold
     sticky-key-idle-secs sticky-sessions storage-context-headers storage-hook-wasm-path

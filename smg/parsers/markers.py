@@ -24,14 +24,15 @@ class Markers:
 
         Raises:
             ValueError: a marker is empty, or stands inside another one: which of both is meant would depend on how
-                the text is cut.
+                the text is cut. At its end one may stand: both are complete at the same character, and the one that
+                begins first is found.
         """
         known = sorted(set(markers))
         if "" in known:
             msg = "a marker is empty; it would be found everywhere"
             raise ValueError(msg)
         for inner, outer in permutations(known, 2):
-            if inner in outer:
+            if inner in outer[:-1]:
                 msg = f"marker {inner!r} stands inside marker {outer!r}"
                 raise ValueError(msg)
         self.openers = frozenset(marker[0] for marker in known)

@@ -1,11 +1,13 @@
 """Turns the text of one choice into pieces: reasoning, then content and calls, however the text is cut.
 
-What is reasoning is decided first: a call inside of reasoning is reasoning. Inside of a call nothing is looked for but
+What is reasoning is decided first: a call inside of reasoning is reasoning, unless its format says that calls of this
+model end it. Inside of a call nothing is looked for but
 the call's end, so that tags in an argument are text.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from smg.parsers.content import AnswerContent
@@ -27,6 +29,7 @@ class OutputParser:
         lane: not None while nothing is held: a text without any of the openers is one piece of that kind, unchanged,
             and need not come through feed(). None: everything must.
         is_reasoning: what comes next stands inside of reasoning.
+        markup: texts with a meaning in the formats. A special token that stands in one must not be left out of the text.
     """
 
     def __init__(
@@ -49,8 +52,10 @@ class OutputParser:
         self._reasoning = reasoning
         self._tools = tools
         tags = reasoning.tags if reasoning is not None else ()
-        self._tags = Markers(tags)
-        self._all_markers = Markers((*tags, *(tools.markers if tools is not None else ())))
+        calls = tools.markers if tools is not None else ()
+        self._inner_markers = _markers((*tags, *(each for each in _interrupts(reasoning) if each in calls)))
+        self._all_markers = _markers((*tags, *calls))
+        self.markup: tuple[str, ...] = (*tags, *(tools.markup if tools is not None else ()))
         self.openers = self._all_markers.openers
         self._out = PieceList()
         self._content = AnswerContent(self._out, max_calls=max_calls, is_blank=tools is not None)
@@ -109,7 +114,7 @@ class OutputParser:
 
     def _read_text(self, text: str, at: int) -> int:
         """Read to the next marker, and over it; returns where it stopped."""
-        markers = self._tags if self.is_reasoning else self._all_markers
+        markers = self._inner_markers if self.is_reasoning else self._all_markers
         found = markers.find(text, at)
         end = found.start() if found is not None else markers.safe_end(text, at)
         if at < end:
@@ -137,11 +142,16 @@ class OutputParser:
         return at if at < end and text[at] in self._tools.first else None
 
     def _read_marker(self, marker: str) -> None:
-        if self._reasoning is None or marker not in self._reasoning.tags:
+        reasoning = self._reasoning
+        is_tag = reasoning is not None and marker in reasoning.tags
+        if reasoning is not None and (is_tag or self.is_reasoning):
+            self._switch(reasoning, marker if is_tag else reasoning.closing)
+        if not is_tag:
             self._begin_call(marker)
-            return
+
+    def _switch(self, reasoning: ReasoningParser, tag: str) -> None:
         was_inside = self.is_reasoning
-        is_inside = self._reasoning.switch(marker)
+        is_inside = reasoning.switch(tag)
         if is_inside:
             self._leading = None
         self._give_leading()
@@ -180,3 +190,13 @@ class OutputParser:
         if self._block:
             self._out.reasoning("".join(self._block))
             self._block.clear()
+
+
+@lru_cache
+def _markers(texts: tuple[str, ...]) -> Markers:
+    """One object for all answers in the same formats: there are few."""
+    return Markers(texts)
+
+
+def _interrupts(reasoning: ReasoningParser | None) -> tuple[str, ...]:
+    return reasoning.interrupts if reasoning is not None else ()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from smg.errors import DeadlineExceeded, EngineError
 from smg.pipelines.sinks import AnswerHead, AnswerSink, UsageCounter
+from smg.pipelines.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +27,7 @@ class Answer:
         is_open: the first event has arrived; from here on an error goes to the sink.
         opened_at: loop time of the first event; 0 before.
         error: what the answer ended with after it was opened; None while all is well.
+        turns: where choices do what takes long.
         done: set when all choices have ended, with the error if they failed.
     """
 
@@ -39,6 +41,7 @@ class Answer:
         self.is_open = False
         self.opened_at = 0.0
         self.error: SmgError | None = None
+        self.turns = Turns()
         self.done: asyncio.Future[None] = self._loop.create_future()
         self._worker: Worker | None = None
         self._choices: Sequence[Choice] = ()
@@ -85,11 +88,12 @@ class Answer:
             if self._worker is not None:
                 self._worker.abort(choice.sequence)
         else:
-            self.prompt_started(choice, finished.prompt_tokens, finished.cached_tokens)
+            if not choice.is_resumed:
+                self.prompt_started(choice, finished.prompt_tokens, finished.cached_tokens)
             usage.draft_tokens += finished.draft_tokens
             usage.accepted_tokens += finished.accepted_tokens
-        # The engine's own count where it has one: it knows its model's tokens.
-        counted = finished.reasoning_tokens if finished is not None else 0
+        # The engine's own count where it has one: it knows its model's tokens. Of two engines each knows a part.
+        counted = finished.reasoning_tokens if finished is not None and not choice.is_resumed else 0
         usage.reasoning_tokens += counted or choice.reasoning_tokens
         self._remaining -= 1
         if self._remaining == 0 and not self.done.done():
@@ -97,7 +101,7 @@ class Answer:
             self.done.set_result(None)
 
     def choice_failed(self, error: SmgError) -> None:
-        """A choice is lost, and the answer with it. Before the first event somebody may try again."""
+        """A choice is lost, and the answer with it, unless somebody can make it go on elsewhere."""
         if self.done.done():
             return
         self.abort()

@@ -51,7 +51,11 @@ class TokenizerSource(Protocol):
 
 
 class ModelCatalog:
-    """Finds models by name."""
+    """Finds models by name.
+
+    Attributes:
+        is_prepared: what the first models need was loaded, or was tried.
+    """
 
     def __init__(
         self,
@@ -69,6 +73,7 @@ class ModelCatalog:
         self._formats = formats
         self._served: dict[str, ServedModel] = {}
         self._loading: dict[str, asyncio.Task[PromptBuilder]] = {}
+        self.is_prepared = False
 
     def canonical(self, name: str) -> str:
         """The id behind a name that may be an alias."""
@@ -100,11 +105,13 @@ class ModelCatalog:
 
     async def preload(self) -> None:
         """Load what the served models need, ahead of their first request. Failures are logged, not raised."""
-        for model_id in tuple(self._registry.models()):
+        models = tuple(self._registry.models())
+        for model_id in models:
             try:
                 await self.resolve(model_id)
             except SmgError as error:
                 logger.warning("model %s cannot be prompted yet: %s", model_id, error.message)
+        self.is_prepared = self.is_prepared or bool(models)
         self._forget_unserved()
 
     def _unknown(self, name: str) -> ModelNotFound | WorkerUnavailable:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from smg.errors import InvalidRequest
+from smg.parsers.reasoning import REASONING_PARSERS
+from smg.parsers.tools import reads_schemas
 from smg.pipelines.answer import Answer
 from smg.pipelines.chat_prompt import chat_prompt
 from smg.pipelines.engine_call import Work
+from smg.pipelines.off_loop import INLINE_BYTES, in_thread
 from smg.pipelines.output import PLAIN, OutputForm
 from smg.pipelines.plan import GenerationPlan
 from smg.pipelines.prompt_limits import check_context
 from smg.pipelines.sampling import constraint, text_options
-from smg.pipelines.tools import forced_schema, is_forced, usable_tools
+from smg.pipelines.tools import forced_schema, is_forced, tool_schemas, usable_tools
 from smg.validation.chat import validate_chat
 from smg.validation.rules import set_fields
 from smg_proto.chat.v1 import options_pb2
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 
     from smg.pipelines.admission import Admission
     from smg.pipelines.catalog import ModelCatalog, ServedModel
+    from smg.pipelines.chat_prompt import ChatPrompt
     from smg.pipelines.engine_call import EngineCall
     from smg.pipelines.meter import RequestMeter
     from smg.pipelines.sinks import AnswerSink
@@ -31,7 +35,6 @@ if TYPE_CHECKING:
     from smg_proto.chat.v1 import chat_pb2
 
 ANY_JSON_OBJECT = '{"type":"object"}'
-REASONING_END = "</think>"
 
 
 class ChatPipeline:
@@ -55,14 +58,29 @@ class ChatPipeline:
             SmgError: the request is refused or failed before the first event; nothing went to the sink.
         """
         async with self._admission.permit():
-            validate_chat(request)
+            # Reading the JSON texts of a long request takes long.
+            is_long = request.ByteSize() > INLINE_BYTES
+            if is_long:
+                await in_thread(validate_chat, request)
+            else:
+                validate_chat(request)
             _refuse_other_outputs(request)
             model = await self._catalog.resolve(request.model)
-            prompt, starts_inside = await chat_prompt(model, request)
+            prompted = await chat_prompt(model, request)
+            prompt = prompted.prompt
             check_context(model.card, prompt.tokens)
             answer = Answer(context.answer_id(request.rid), meter.created, request.model, sink)
-            plan = _plan(model, request, context, starts_inside=starts_inside)
-            work = Work(meter.route, model.id, prompt.ids, lambda: plan.attempt((prompt,), answer))
+            if is_long:
+                plan = await in_thread(_plan, model, request, context, prompted)
+            else:
+                plan = _plan(model, request, context, prompted)
+            work = Work(
+                meter.route,
+                model.id,
+                prompt.ids,
+                lambda: plan.attempt((prompt,), answer),
+                plan.constraint_kind,
+            )
             with meter.measure(model.id, answer):
                 await self._engine_call.run(work, answer, context)
 
@@ -85,10 +103,10 @@ def _refuse_other_outputs(request: chat_pb2.ChatRequest) -> None:
 
 
 def _plan(
-    model: ServedModel, request: chat_pb2.ChatRequest, context: RequestContext, *, starts_inside: bool
+    model: ServedModel, request: chat_pb2.ChatRequest, context: RequestContext, prompted: ChatPrompt
 ) -> GenerationPlan:
     fields = set_fields(request.sampling) if request.HasField("sampling") else {}
-    form = output_form(model, request, starts_inside=starts_inside)
+    form = output_form(model, request, starts_inside=prompted.starts_inside)
     logprobs = None
     if request.logprobs:
         logprobs = work_pb2.LogprobsOptions(output=True, top_k=request.top_logprobs)
@@ -96,11 +114,11 @@ def _plan(
         model,
         fields,
         text_options(fields, logprobs=request.logprobs, form=form),
-        count=request.n or 1,
+        choices=request.n or 1,
         stream=request.stream,
-        constraint=_constraint(request, fields, starts_inside=starts_inside),
+        constraint=_constraint(model, request, fields, starts_inside=prompted.starts_inside),
         logprobs=logprobs,
-        reasoning=starts_inside,
+        reasoning=prompted.thinks,
         traceparent=context.traceparent,
     )
 
@@ -109,13 +127,15 @@ def output_form(model: ServedModel, request: chat_pb2.ChatRequest, *, starts_ins
     """What the answer's text is made of."""
     separates = not request.HasField("separate_reasoning") or request.separate_reasoning
     reasoning = model.formats.reasoning if separates else None
-    has_tools = bool(request.tools) and bool(usable_tools(request))
+    tools = usable_tools(request)
+    has_tools = bool(tools)
     if reasoning is None and not has_tools:
         return PLAIN
     return OutputForm(
         reasoning=reasoning,
         starts_inside=starts_inside,
         tools=model.formats.tools if has_tools else None,
+        schemas=tool_schemas(tools) if reads_schemas(model.formats.tools) else (),
         forced=has_tools and is_forced(request),
         forced_name=request.tool_choice.name,
         one_call=request.HasField("parallel_tool_calls") and not request.parallel_tool_calls,
@@ -124,12 +144,12 @@ def output_form(model: ServedModel, request: chat_pb2.ChatRequest, *, starts_ins
 
 
 def _constraint(
-    request: chat_pb2.ChatRequest, fields: Mapping[str, Any], *, starts_inside: bool
+    model: ServedModel, request: chat_pb2.ChatRequest, fields: Mapping[str, Any], *, starts_inside: bool
 ) -> work_pb2.Constraint | None:
     """The form that the output must have; after the reasoning, where the model reasons first."""
     form = constraint(fields, _json_schema(request))
-    if form is not None and starts_inside:
-        form.begins_after = REASONING_END
+    if form is not None and starts_inside and model.formats.reasoning is not None:
+        form.begins_after = REASONING_PARSERS[model.formats.reasoning].closing
     return form
 
 

@@ -35,10 +35,12 @@ class ChatPrompt(NamedTuple):
     Attributes:
         prompt: what the engine gets.
         starts_inside: the model's output begins inside its reasoning.
+        thinks: the model was told to reason, or does unless it is told not to; by its tag it shows where.
     """
 
     prompt: TokenPrompt
     starts_inside: bool
+    thinks: bool
 
 
 async def chat_prompt(model: ServedModel, request: chat_pb2.ChatRequest) -> ChatPrompt:
@@ -68,11 +70,11 @@ def _render(model: ServedModel, request: chat_pb2.ChatRequest) -> ChatPrompt:
         max_tokens=most_tokens(model.card),
     )
     if not thinking.is_known:
-        return ChatPrompt(prompt, starts_inside=False)
+        return ChatPrompt(prompt, starts_inside=False, thinks=False)
     if prompt.in_reasoning is not None:
-        return ChatPrompt(prompt, prompt.in_reasoning)
+        return ChatPrompt(prompt, prompt.in_reasoning, prompt.in_reasoning)
     thinks = thinking.starts_inside if decision.thinks is None else decision.thinks
-    return ChatPrompt(prompt, thinks and model.formats.reasons_first)
+    return ChatPrompt(prompt, thinks and model.formats.reasons_first, thinks)
 
 
 def _decision(request: chat_pb2.ChatRequest, known: KnownTemplate) -> ThinkingDecision:

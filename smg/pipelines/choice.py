@@ -2,28 +2,43 @@
 
 An engine's step calls on_step; nothing is queued and no task is switched until the bytes are on the client's
 socket. A token that is complete UTF-8 by itself, and that no stage has to look at, takes one table look-up; everything
-else goes through the stages (stages.py).
+else goes through the stages (stages.py). What would take long is written a little at a time (backlog.py).
 """
 
 from __future__ import annotations
 
+import logging
+from array import array
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from smg.errors import InternalError
 from smg.parsers.events import Content
+from smg.pipelines.backlog import Backlog
+from smg.pipelines.logprobs import TokenRows, row_cost
 from smg.pipelines.sinks import ChoiceFinish
 from smg.pipelines.stages import TextOptions, TextStages
+from smg.pipelines.turns import LEAVES
 from smg_proto.engine.v1 import work_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from smg.errors import SmgError
     from smg.pipelines.answer import Answer
-    from smg.pipelines.echo import PromptEcho
+    from smg.pipelines.echo import SharedEcho
     from smg.prompt.tokenizer import Tokenizer
 
 __all__ = ["Choice", "TextOptions"]
+
+# Steps of so many tokens are written as they come, whatever is asked for.
+SHORT_STEP_TOKENS = 16
+# Longer ones in portions of about a millisecond: so many tokens, or less where each has log-probabilities.
+PORTION_TOKENS = 1024
+# So many characters take about a microsecond.
+CHARS_COST = 256
+
+_log = logging.getLogger(__name__)
 
 
 class Choice:
@@ -34,6 +49,8 @@ class Choice:
         prompt_index: number of its prompt in the request.
         sequence: number on the worker.
         is_finished: nothing comes any more.
+        has_ended: its end is written.
+        is_resumed: it goes on where an engine that was lost has stopped.
     """
 
     def __init__(
@@ -44,13 +61,16 @@ class Choice:
         options: TextOptions,
         *,
         prompt_index: int = 0,
-        prompt: PromptEcho | None = None,
+        prompt: SharedEcho | None = None,
     ) -> None:
         """Args: prompt, where the choice goes on from a text instead of answering one."""
         self.index = index
         self.prompt_index = prompt_index
         self.sequence = 0
         self.is_finished = False
+        self.has_ended = False
+        self.is_resumed = False
+        self._received = array("I")
         self._answer = answer
         self._sink = answer.sink
         self._usage = answer.usage
@@ -59,12 +79,17 @@ class Choice:
         self._stages = TextStages(tokenizer, options)
         self._name = ""
         # What is still to be shown before the first token.
-        self._echo: PromptEcho | None = None
-        self._prompt_logprobs: Sequence[work_pb2.TokenLogprobs] = ()
+        self._echo: SharedEcho | None = None
+        self._tells_echo = False
         if prompt is not None:
-            self._name = prompt.name
-            self._echo = prompt if prompt.is_shown else None
-            self._stages.follow(len(prompt.text), prompt.tail)
+            self._name = prompt.prompt.name
+            self._echo = prompt if prompt.prompt.is_shown else None
+            self._tells_echo = prompt.claim()
+            self._stages.follow(len(prompt.prompt.text), prompt.prompt.tail)
+        # What takes long, and what has come after it; None where nothing is.
+        self._backlog: Backlog | None = None
+        # Something is still to be written before the next step.
+        self._is_held = self._echo is not None
         self._detokenizer = self._stages.detokenizer
         self._parser = self._stages.parser
         # Ids that may turn out to be the end of the choice; text after them decides whether they are shown.
@@ -86,8 +111,12 @@ class Choice:
             or not self._sink.accepts_fragments
         ):
             return []
-        openers = self._parser.openers if self._parser is not None else frozenset[str]()
-        return tokenizer.fragments_without(openers, skip_special_tokens=self._options.skip_special_tokens)
+        skips = self._options.skip_special_tokens
+        if self._parser is None:
+            return tokenizer.fragments_without(frozenset(), skip_special_tokens=skips)
+        return tokenizer.fragments_without(
+            self._parser.openers, skip_special_tokens=skips, shown=tokenizer.specials_in(self._parser.markup)
+        )
 
     @property
     def reasoning_tokens(self) -> int:
@@ -96,8 +125,10 @@ class Choice:
 
     def on_started(self, started: work_pb2.Started) -> None:
         """Take over the prompt's counts, and its log-probabilities where they are shown."""
-        if self._echo is not None:
-            self._prompt_logprobs = started.prompt_logprobs
+        if self.is_resumed:
+            return
+        if self._echo is not None and self._tells_echo:
+            self._take_echo(self._echo, started.prompt_logprobs)
         self._answer.prompt_started(self, started.prompt_tokens, started.cached_tokens)
 
     def on_step(
@@ -107,12 +138,13 @@ class Choice:
         finished: work_pb2.Finished | None,
     ) -> None:
         """Write the step's text to the client."""
-        if self._echo is not None:
-            if not self._show(self._echo):
-                return
-        elif not self._answer.is_open:
-            self._answer.open()
+        self._received.extend(token_ids)
         self._usage.completion_tokens += len(token_ids)
+        if self._is_held:
+            self._write_later(token_ids, logprobs, finished)
+            return
+        if not self._answer.is_open:
+            self._answer.open()
         if finished is None and len(token_ids) == 1 and self._fragments and self._detokenizer.is_clean:
             token = token_ids[0]
             fragment = self._fragments[token] if token < len(self._fragments) else None
@@ -127,8 +159,26 @@ class Choice:
                     if fragment:
                         self._sink.reasoning_fragment(self.index, fragment)
                     return
-        self._take_stages(token_ids, logprobs, finished)
+        if len(token_ids) > SHORT_STEP_TOKENS:
+            self._write_later(token_ids, logprobs, finished)
+            return
+        self._take_stages(token_ids, logprobs, finished, finished)
         self._sink.flush()
+
+    @property
+    def can_resume(self) -> bool:
+        """Another engine may go on: nothing of what was received is still to be written."""
+        return self._backlog is None
+
+    def resume(self, request: work_pb2.Generate) -> None:
+        """Make a request that goes on where this sequence has stopped. The stages stay as they are."""
+        self.is_finished = False
+        self.sequence = 0
+        if self._received:
+            self.is_resumed = True
+            request.output_ids = self._received.tobytes()
+            if request.logprobs.HasField("prompt_start"):
+                request.logprobs.ClearField("prompt_start")
 
     def on_failed(self, error: SmgError) -> None:
         """The sequence is lost: the answer decides between another try and an error."""
@@ -137,26 +187,86 @@ class Choice:
         is_own = bool(self._name) and not self._answer.can_retry(error)
         self._answer.choice_failed(error.about(self._name) if is_own else error)
 
-    def _show(self, echo: PromptEcho) -> bool:
-        """Write the prompt before the first token. False if that has failed, and the answer with it."""
-        try:
-            echo.check(self._prompt_logprobs)
-        except InternalError as error:
-            self._answer.choice_failed(error)
-            return False
+    def client_is_behind(self, go_on: Callable[[], None]) -> bool:
+        """For the backlog: nothing should be written now."""
+        return self._sink.is_behind(go_on)
+
+    def caught_up(self) -> None:
+        """For the backlog: nothing is left of it."""
+        self._backlog = None
+        self._is_held = False
+
+    def broke(self, error: Exception) -> None:
+        """For the backlog: what is to be written cannot be."""
+        _log.error("answer %s: a choice could not be written", self._answer.id, exc_info=error)
+        self._answer.choice_failed(InternalError(f"the answer could not be written: {error}"))
+
+    def _write_later(
+        self,
+        token_ids: Sequence[int],
+        logprobs: Sequence[work_pb2.TokenLogprobs],
+        finished: work_pb2.Finished | None,
+    ) -> None:
+        """Write a step after the prompt and the steps before it; at once where that takes no time."""
+        work = self._portions(token_ids, logprobs, finished)
+        echo = self._echo
+        if self._backlog is None:
+            self._backlog = Backlog(self._answer.turns)
+            self._is_held = True
+            if echo is not None:
+                if self._tells_echo and not self._take_echo(echo, ()):
+                    return
+                work = chain(self._echo_portions(echo, self._backlog.go_on), work)
+        self._backlog.add(self, work)
+
+    def _take_echo(self, echo: SharedEcho, rows: Sequence[work_pb2.TokenLogprobs]) -> bool:
+        """Hand over the prompt's log-probabilities. False if they are not all there, and the answer has failed."""
+        if not echo.is_told:
+            try:
+                echo.tell(rows)
+            except InternalError as error:
+                self._answer.choice_failed(error)
+                return False
+        return True
+
+    def _echo_portions(self, echo: SharedEcho, go_on: Callable[[], None]) -> Iterator[int]:
+        while not echo.is_told:
+            echo.when_told(go_on)
+            yield LEAVES
         if not self._answer.is_open:
             self._answer.open()
-        for text, entries in echo.parts(self._tokenizer, self._prompt_logprobs):
-            self._sink.pieces(self.index, [Content(text)] if text else [], entries)
-        self._echo, self._prompt_logprobs = None, ()
-        return True
+        for text, rows in echo.parts():
+            self._sink.pieces(self.index, [Content(text)] if text else [], rows)
+            self._sink.flush()
+            yield len(text) // CHARS_COST + (len(rows) * row_cost(rows.entries[-1].row) if rows else 0)
+        self._echo = None
+
+    def _portions(
+        self,
+        token_ids: Sequence[int],
+        logprobs: Sequence[work_pb2.TokenLogprobs],
+        finished: work_pb2.Finished | None,
+    ) -> Iterator[int]:
+        """Write a step, in portions that each take about a millisecond."""
+        if not self._answer.is_open:
+            self._answer.open()
+        cost = row_cost(logprobs[-1]) if logprobs and self._options.logprobs else 1
+        size = max(SHORT_STEP_TOKENS, PORTION_TOKENS // cost)
+        for start in range(0, len(token_ids) or 1, size):
+            ids = token_ids[start : start + size]
+            is_last = start + size >= len(token_ids)
+            self._take_stages(ids, logprobs[start : start + size], finished if is_last else None, finished)
+            self._sink.flush()
+            yield cost * len(ids)
 
     def _take_stages(
         self,
         token_ids: Sequence[int],
         logprobs: Sequence[work_pb2.TokenLogprobs],
         finished: work_pb2.Finished | None,
+        ending: work_pb2.Finished | None,
     ) -> None:
+        """Args: ending: how the engine ended the choice, though finished comes only with the last of its tokens."""
         shown, shown_logprobs, matched = self._hold_back(token_ids, logprobs, finished)
         stages = self._stages
         pieces, entries = stages.feed(shown, shown_logprobs if self._options.logprobs else ())
@@ -167,9 +277,9 @@ class Choice:
             if matched is not None:
                 entries += stages.end_entry(matched, self._end_logprobs)
         if pieces or entries:
-            self._sink.pieces(self.index, pieces, entries)
+            self._sink.pieces(self.index, pieces, TokenRows(self._tokenizer, entries) if entries else ())
         if stages.matched is not None:
-            self._end(ChoiceFinish("stop", stages.matched), finished)
+            self._end(ChoiceFinish("stop", stages.matched), ending)
         elif finished is not None:
             self._end(_finish_of(finished, matched), finished)
 
@@ -207,6 +317,7 @@ class Choice:
         self.is_finished = True
         if self._stages.has_calls and finish.reason == "stop":
             finish = ChoiceFinish("tool_calls", finish.matched_stop)
+        self.has_ended = True
         self._sink.finish(self.index, finish)
         self._answer.choice_finished(self, finished)
 

@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import abc
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from smg.errors import InternalError
 from smg.parsers.assemble import Assembler
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from smg.errors import SmgError
     from smg.parsers.assemble import Assembled
     from smg.parsers.events import Piece
+    from smg.pipelines.logprobs import Logprobs, TokenRows
     from smg.pipelines.sinks import AnswerHead, ChoiceFinish
-    from smg_proto.common.v1 import common_pb2
+
+KeptT = TypeVar("KeptT")
 
 
-class CollectedChoice:
+class CollectedChoice(Generic[KeptT]):
     """What has come of one choice.
 
     Attributes:
-        logprobs: log-probabilities, in order; empty where none were asked for.
+        kept: log-probabilities, in the front's own form.
         finish: why it ended; None while it runs.
     """
 
-    __slots__ = ("_assembler", "finish", "logprobs")
+    __slots__ = ("_assembler", "finish", "kept")
 
-    def __init__(self) -> None:
+    def __init__(self, kept: KeptT) -> None:
         self._assembler = Assembler()
-        self.logprobs: list[common_pb2.TokenLogprob] = []
+        self.kept = kept
         self.finish: ChoiceFinish | None = None
 
     def add(self, pieces: Sequence[Piece]) -> None:
@@ -41,16 +44,27 @@ class CollectedChoice:
         return self._assembler.assembled()
 
 
-class CollectingSink:
-    """Keeps everything until it is asked for."""
+class CollectingSink(abc.ABC, Generic[KeptT]):
+    """Keeps everything until it is asked for.
+
+    Log-probabilities are kept in the form that the front writes, made as they come: at the end they are too many.
+    """
 
     accepts_fragments = False
 
     def __init__(self) -> None:
         self._head: AnswerHead | None = None
-        self._choices: dict[int, CollectedChoice] = {}
+        self._choices: dict[int, CollectedChoice[KeptT]] = {}
         self._error: SmgError | None = None
         self._is_complete = False
+
+    @abc.abstractmethod
+    def _begin(self) -> KeptT:
+        """What keeps the log-probabilities of a choice."""
+
+    @abc.abstractmethod
+    def _add(self, kept: KeptT, rows: TokenRows) -> None:
+        """Keep more of them, in the form that the front writes."""
 
     def open(self, head: AnswerHead) -> None:
         """Keep the head."""
@@ -64,17 +78,20 @@ class CollectingSink:
         """Never called either."""
         raise AssertionError(index, fragment)
 
-    def pieces(
-        self, index: int, pieces: Sequence[Piece], logprobs: Sequence[common_pb2.TokenLogprob]
-    ) -> None:
+    def pieces(self, index: int, pieces: Sequence[Piece], logprobs: Logprobs) -> None:
         """Collect."""
         collected = self._collected(index)
         collected.add(pieces)
-        collected.logprobs.extend(logprobs)
+        if logprobs:
+            self._add(collected.kept, logprobs)
 
     def finish(self, index: int, finish: ChoiceFinish) -> None:
         """Note why a choice ended."""
         self._collected(index).finish = finish
+
+    def keep(self, indexes: Sequence[int]) -> None:
+        """Forget all other choices."""
+        self._choices = {place: self._collected(index) for place, index in enumerate(indexes)}
 
     def close(self) -> None:
         """Note that all is here."""
@@ -87,10 +104,18 @@ class CollectingSink:
     def flush(self) -> None:
         """Nothing gathers."""
 
-    def _collected(self, index: int) -> CollectedChoice:
-        return self._choices.setdefault(index, CollectedChoice())
+    def is_behind(self, go_on: Callable[[], None]) -> bool:
+        """Never: nobody reads before the end."""
+        del go_on
+        return False
 
-    def outcome(self) -> tuple[AnswerHead, list[tuple[int, CollectedChoice]]]:
+    def _collected(self, index: int) -> CollectedChoice[KeptT]:
+        collected = self._choices.get(index)
+        if collected is None:
+            collected = self._choices[index] = CollectedChoice(self._begin())
+        return collected
+
+    def outcome(self) -> tuple[AnswerHead, list[tuple[int, CollectedChoice[KeptT]]]]:
         """Head and choices, by index.
 
         Raises:

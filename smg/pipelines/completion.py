@@ -8,6 +8,7 @@ from smg.pipelines.answer import Answer
 from smg.pipelines.best_of import BestOfSink
 from smg.pipelines.completion_prompt import completion_prompts
 from smg.pipelines.engine_call import Work
+from smg.pipelines.off_loop import off_loop
 from smg.pipelines.plan import GenerationPlan
 from smg.pipelines.sampling import constraint, text_options
 from smg.validation.completion import validate_completion
@@ -48,14 +49,20 @@ class CompletionPipeline:
             SmgError: the request is refused or failed before the first event; nothing went to the sink.
         """
         async with self._admission.permit():
-            validate_completion(request)
+            await off_loop(lambda: validate_completion(request), size=request.ByteSize())
             model = await self._catalog.resolve(request.model)
             prompts, echoes = await completion_prompts(model, request, request.best_of or request.n or 1)
             if request.best_of:
                 sink = _best_of(request, echoes, sink)
             answer = Answer(context.answer_id(request.rid), meter.created, request.model, sink)
             plan = _plan(model, request, context, echoes)
-            work = Work(meter.route, model.id, prompts[0].ids, lambda: plan.attempt(prompts, answer))
+            work = Work(
+                meter.route,
+                model.id,
+                prompts[0].ids,
+                lambda: plan.attempt(prompts, answer),
+                plan.constraint_kind,
+            )
             with meter.measure(model.id, answer):
                 await self._engine_call.run(work, answer, context)
 
@@ -84,7 +91,7 @@ def _plan(
         model,
         fields,
         text_options(fields, logprobs=logprobs is not None)._replace(end_logprobs=True),
-        count=request.best_of or request.n or 1,
+        choices=request.best_of or request.n or 1,
         stream=request.stream,
         constraint=constraint(fields, request.json_schema if request.HasField("json_schema") else None),
         logprobs=logprobs,

@@ -9,23 +9,35 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from smg.errors import InternalError
-from smg.pipelines.logprobs import token_logprobs
+from smg.pipelines.logprobs import TokenRows, token_entries
 from smg.prompt.detokenizer import Detokenizer
 from smg.prompt.packed import unpack_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from smg.pipelines.logprobs import Logprobs
     from smg.prompt.builder import TokenPrompt
     from smg.prompt.tokenizer import Tokenizer
-    from smg_proto.common.v1 import common_pb2
     from smg_proto.engine.v1 import work_pb2
 
 # The pieces that a prompt is shown in: a client refuses messages over 4 MiB unless told otherwise.
 PART_CHARS = 64 * 1024
-PART_TOKENS = 512
+PART_TOKENS = 64
 # An unfinished character has at most three bytes, and special tokens among them have none.
 TAIL_TOKENS = 16
+
+
+class EchoPart(NamedTuple):
+    """A portion of a prompt.
+
+    Attributes:
+        text: more of its text.
+        logprobs: of the tokens that the text consists of, if they are shown.
+    """
+
+    text: str
+    logprobs: Logprobs
 
 
 class PromptEcho(NamedTuple):
@@ -62,9 +74,7 @@ class PromptEcho(NamedTuple):
                 code="prompt_logprobs_missing",
             )
 
-    def parts(
-        self, tokenizer: Tokenizer, rows: Sequence[work_pb2.TokenLogprobs]
-    ) -> Iterator[tuple[str, list[common_pb2.TokenLogprob]]]:
+    def parts(self, tokenizer: Tokenizer, rows: Sequence[work_pb2.TokenLogprobs]) -> Iterator[EchoPart]:
         """The text and its tokens' log-probabilities, in portions.
 
         Args:
@@ -73,17 +83,76 @@ class PromptEcho(NamedTuple):
         """
         if not self.ids:
             for start in range(0, len(self.text), PART_CHARS):
-                yield self.text[start : start + PART_CHARS], []
+                yield EchoPart(self.text[start : start + PART_CHARS], ())
             return
         shown = 0
         for start in range(0, len(self.ids), PART_TOKENS):
             end = start + PART_TOKENS
-            entries = token_logprobs(tokenizer, self.ids[start:end], rows[start:end])
-            for entry, offset in zip(entries, self.offsets[start:end], strict=True):
-                entry.text_offset = offset
+            entries = token_entries(self.ids[start:end], rows[start:end], self.offsets[start:end])
             until = self.offsets[end] if end < len(self.ids) else len(self.text)
-            yield self.text[shown:until], entries
+            yield EchoPart(self.text[shown:until], TokenRows(tokenizer, entries))
             shown = until
+
+
+class SharedEcho:
+    """A prompt as the choices of one attempt show it. The engine tells its log-probabilities to the first of them.
+
+    Attributes:
+        prompt: the prompt.
+        is_told: nothing is missing.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, prompt: PromptEcho) -> None:
+        self.prompt = prompt
+        self.is_told = not prompt.ids
+        self._source = prompt.parts(tokenizer, ()) if self.is_told else None
+        self._tokenizer = tokenizer
+        self._choices = 0
+        # By place, with how many choices have not had it yet: what all have had is forgotten at once, not at the end,
+        # where forgetting it all would take long.
+        self._parts: dict[int, tuple[int, EchoPart]] = {}
+        self._waiting: list[Callable[[], None]] = []
+
+    def claim(self) -> bool:
+        """Say that a choice will show it. True for the first one, which tells."""
+        self._choices += 1
+        return self._choices == 1
+
+    def tell(self, rows: Sequence[work_pb2.TokenLogprobs]) -> None:
+        """Take the log-probabilities, and let those go on that wait for them.
+
+        Raises:
+            InternalError: there are too few or too many of them.
+        """
+        self.prompt.check(rows)
+        self._source = self.prompt.parts(self._tokenizer, rows)
+        self.is_told = True
+        waiting, self._waiting = self._waiting, []
+        for go_on in waiting:
+            go_on()
+
+    def when_told(self, go_on: Callable[[], None]) -> None:
+        """Call back as soon as nothing is missing."""
+        self._waiting.append(go_on)
+
+    def parts(self) -> Iterator[EchoPart]:
+        """As PromptEcho.parts, for one choice; each is made once, for all of them. To be called once it is told."""
+        place = 0
+        while (part := self._part(place)) is not None:
+            yield part
+            place += 1
+
+    def _part(self, place: int) -> EchoPart | None:
+        known = self._parts.pop(place, None)
+        if known is None:
+            part = next(self._source, None) if self._source is not None else None
+            if part is None:
+                return None
+            known = (self._choices, part)
+        missing, part = known[0] - 1, known[1]
+        if missing:
+            self._parts[place] = (missing, part)
+        return part
 
 
 def prompt_echo(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from smg.parsers.choose import reasoning_parser_name, reasons_first, tool_parser_name
+from smg.parsers.reasoning import REASONING_PARSERS
 
 if TYPE_CHECKING:
     from smg.prompt.builder import PromptBuilder
@@ -39,8 +40,11 @@ class FormatSettings:
 
     def formats_of(self, model_id: str, builder: PromptBuilder) -> OutputFormats:
         """The formats of a model."""
+        seen = (model_id, builder.template_text, builder.tokenizer.has_token)
+        reasoning = self.reasoning or reasoning_parser_name(*seen)
         return OutputFormats(
-            self.tools or tool_parser_name(builder.template_text, builder.tokenizer.has_token),
-            self.reasoning or reasoning_parser_name(builder.template_text, builder.tokenizer.has_token),
-            reasons_first(model_id),
+            self.tools or tool_parser_name(*seen),
+            reasoning,
+            reasons_first(model_id)
+            or (self.reasoning is not None and REASONING_PARSERS[self.reasoning].reasons_first),
         )

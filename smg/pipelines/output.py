@@ -11,7 +11,7 @@ from smg.parsers.tools import tool_parser
 from smg.parsers.tools.forced import NamedCall, RequiredCalls
 
 if TYPE_CHECKING:
-    from smg.parsers.tools.base import ToolParser
+    from smg.parsers.tools.base import ToolParser, ToolSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,7 @@ class OutputForm:
         reasoning: name of the reasoning format to tell apart; None to leave reasoning in the content.
         starts_inside: the output begins inside reasoning.
         tools: name of the format of calls; None where no call may come.
+        schemas: the functions that may be called.
         forced: calls are required: the output is the JSON that the constraint made, not the model's own format.
         forced_name: the one function that must be called; its arguments are all there is. Empty: any.
         one_call: drop every call after the first.
@@ -31,6 +32,7 @@ class OutputForm:
     reasoning: str | None = None
     starts_inside: bool = False
     tools: str | None = None
+    schemas: tuple[ToolSchema, ...] = ()
     forced: bool = False
     forced_name: str = ""
     one_call: bool = False
@@ -51,7 +53,7 @@ class OutputForm:
     def _tools(self) -> ToolParser | None:
         if self.forced:
             return NamedCall(self.forced_name) if self.forced_name else RequiredCalls()
-        return None if self.tools is None else tool_parser(self.tools)
+        return None if self.tools is None else tool_parser(self.tools, self.schemas)
 
 
 PLAIN = OutputForm()

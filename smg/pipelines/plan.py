@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smg.pipelines.choice import Choice
+from smg.pipelines.echo import SharedEcho
 from smg.pipelines.sampling import engine_sampling
 from smg_proto.engine.v1 import work_pb2
 
@@ -17,13 +17,15 @@ if TYPE_CHECKING:
     from smg.pipelines.echo import PromptEcho
     from smg.pipelines.stages import TextOptions
     from smg.prompt.builder import TokenPrompt
+    from smg_proto.engine.v1 import card_pb2
 
 
 class Group(NamedTuple):
     """The choices of one prompt.
 
     Attributes:
-        requests: one a choice, alike but for the index of the choice.
+        requests: one a choice, alike but for the index of the choice, and for log-probabilities of the prompt: the first
+            one alone asks for them.
         choices: their listeners, in step.
     """
 
@@ -31,15 +33,14 @@ class Group(NamedTuple):
     choices: list[Choice]
 
 
-@dataclass(frozen=True, slots=True)
-class GenerationPlan:
+class GenerationPlan(NamedTuple):
     """How each prompt of a request is continued.
 
     Attributes:
         model: the model.
         fields: sampling options that the client set.
         text: how tokens become text.
-        count: choices per prompt.
+        choices: per prompt.
         stream: tokens come as they are made.
         constraint: form that the output must have; None for any.
         logprobs: log-probabilities to ask for; None for none.
@@ -51,7 +52,7 @@ class GenerationPlan:
     model: ServedModel
     fields: Mapping[str, Any]
     text: TextOptions
-    count: int
+    choices: int
     stream: bool
     constraint: work_pb2.Constraint | None = None
     logprobs: work_pb2.LogprobsOptions | None = None
@@ -59,21 +60,34 @@ class GenerationPlan:
     traceparent: str = ""
     echoes: Sequence[PromptEcho] = ()
 
+    @property
+    def constraint_kind(self) -> str:
+        """The kind of the constraint; empty for none."""
+        return (self.constraint.WhichOneof("kind") or "") if self.constraint is not None else ""
+
     def attempt(self, prompts: Sequence[TokenPrompt], answer: Answer) -> list[Group]:
         """Fresh messages and listeners: one group a prompt. Choices are numbered prompt by prompt."""
-        return [self._group(number, prompt, answer) for number, prompt in enumerate(prompts)]
+        sampling = engine_sampling(self.fields)
+        return [self._group(number, prompt, answer, sampling) for number, prompt in enumerate(prompts)]
 
-    def _group(self, prompt_index: int, prompt: TokenPrompt, answer: Answer) -> Group:
+    def _group(
+        self, prompt_index: int, prompt: TokenPrompt, answer: Answer, sampling: card_pb2.Sampling
+    ) -> Group:
         group = Group([], [])
         tokenizer = self.model.builder.tokenizer
-        echo = self.echoes[prompt_index] if self.echoes else None
-        for index in range(self.count):
+        echo = SharedEcho(tokenizer, self.echoes[prompt_index]) if self.echoes else None
+        for index in range(self.choices):
+            # Every request gets a copy.
+            if index:
+                sampling.choice_index = index
+            else:
+                sampling.ClearField("choice_index")
             group.requests.append(
                 work_pb2.Generate(
                     prompt_ids=prompt.ids,
-                    sampling=engine_sampling(self.fields, choice_index=index),
+                    sampling=sampling,
                     constraint=self.constraint,
-                    logprobs=self.logprobs,
+                    logprobs=self.logprobs if index == 0 else _without_prompt(self.logprobs),
                     # Stop strings are matched here, so their tokens must come as they are made, not all at the end.
                     stream=self.stream or bool(self.text.stop),
                     model=self.model.id,
@@ -83,8 +97,15 @@ class GenerationPlan:
                     reasoning=self.reasoning,
                 )
             )
-            number = prompt_index * self.count + index
+            number = prompt_index * self.choices + index
             group.choices.append(
                 Choice(number, answer, tokenizer, self.text, prompt_index=prompt_index, prompt=echo)
             )
         return group
+
+
+def _without_prompt(options: work_pb2.LogprobsOptions | None) -> work_pb2.LogprobsOptions | None:
+    """The same for a choice that shares its prompt with the one that asks for the prompt's."""
+    if options is None or not options.HasField("prompt_start"):
+        return options
+    return work_pb2.LogprobsOptions(output=options.output, top_k=options.top_k)

@@ -31,6 +31,10 @@ _SAME = frozenset(
     )
 )
 
+# Fields that TextOptions is made of; most requests have none of them.
+_TEXT_FIELDS = frozenset(("stop", "stop_token_ids", "no_stop_trim", "skip_special_tokens"))
+_PLAIN_TEXT = TextOptions()
+
 
 def engine_sampling(fields: Mapping[str, Any], *, choice_index: int = 0) -> card_pb2.Sampling:
     """The engine's view of the client's sampling options that are set; the rest stays unset."""
@@ -64,6 +68,8 @@ def _engine_bias(value: float) -> float:
 
 def text_options(fields: Mapping[str, Any], *, logprobs: bool, form: OutputForm = PLAIN) -> TextOptions:
     """How the output tokens become text, from the sampling options that are set."""
+    if form is PLAIN and not logprobs and _TEXT_FIELDS.isdisjoint(fields):
+        return _PLAIN_TEXT
     return TextOptions(
         stop=tuple(fields.get("stop", ())),
         stop_token_ids=frozenset(fields.get("stop_token_ids", ())),

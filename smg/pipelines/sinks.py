@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from smg.errors import SmgError
     from smg.parsers.events import Piece
-    from smg_proto.common.v1 import common_pb2
+    from smg.pipelines.logprobs import Logprobs
 
 
 @dataclass(slots=True)
@@ -77,9 +77,7 @@ class AnswerSink(Protocol):
         """More reasoning of a choice, in the same form."""
         ...
 
-    def pieces(
-        self, index: int, pieces: Sequence[Piece], logprobs: Sequence[common_pb2.TokenLogprob]
-    ) -> None:
+    def pieces(self, index: int, pieces: Sequence[Piece], logprobs: Logprobs) -> None:
         """More of a choice.
 
         Args:
@@ -104,4 +102,15 @@ class AnswerSink(Protocol):
 
     def flush(self) -> None:
         """Write what has gathered, in one piece."""
+        ...
+
+    def is_behind(self, go_on: Callable[[], None]) -> bool:
+        """The client has not taken what was written, so what is long should wait; go_on is called when it has.
+
+        It is called once, perhaps without a reason, and perhaps never if the client leaves.
+        """
+        ...
+
+    def keep(self, indexes: Sequence[int]) -> None:
+        """Of all choices these are the answer's, numbered in this order. Before close; never for a stream."""
         ...

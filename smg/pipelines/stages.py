@@ -10,7 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from smg.parsers.events import CallEnd, CallStart, Content
-from smg.pipelines.logprobs import token_logprobs
+from smg.pipelines.logprobs import token_entries
 from smg.pipelines.output import PLAIN
 from smg.prompt.detokenizer import Detokenizer
 from smg.prompt.stop import StopMatcher
@@ -20,10 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from smg.parsers.events import Piece
+    from smg.pipelines.logprobs import TokenEntry
     from smg.pipelines.output import OutputForm
     from smg.prompt.tokenizer import Tokenizer
-    from smg_proto.common.v1 import common_pb2
     from smg_proto.engine.v1 import work_pb2
+
+
+_NOTHING_SHOWN = frozenset[int]()
 
 
 class TextOptions(NamedTuple):
@@ -57,7 +60,7 @@ class Output(NamedTuple):
     """
 
     pieces: list[Piece]
-    logprobs: list[common_pb2.TokenLogprob]
+    logprobs: list[TokenEntry]
 
 
 class TextStages:
@@ -78,7 +81,6 @@ class TextStages:
         "_offset",
         "_released_chars",
         "_stop",
-        "_tokenizer",
         "detokenizer",
         "has_calls",
         "matched",
@@ -87,15 +89,17 @@ class TextStages:
     )
 
     def __init__(self, tokenizer: Tokenizer, options: TextOptions) -> None:
-        self._tokenizer = tokenizer
-        self.detokenizer = Detokenizer(tokenizer, skip_special_tokens=options.skip_special_tokens)
         self._stop = StopMatcher(options.stop, keep=options.keep_stop) if options.stop else None
-        self.parser = options.form.parser()
+        self.parser = None if options.form is PLAIN else options.form.parser()
+        shown = tokenizer.specials_in(self.parser.markup) if self.parser is not None else _NOTHING_SHOWN
+        self.detokenizer = Detokenizer(
+            tokenizer, skip_special_tokens=options.skip_special_tokens, shown=shown
+        )
         self._is_counting = options.form.reasoning is not None
         self._offset: int | None = None
         self._fed_chars = 0
         self._released_chars = 0
-        self._held_logprobs: deque[tuple[int, common_pb2.TokenLogprob]] = deque()
+        self._held_logprobs: deque[tuple[int, TokenEntry]] = deque()
         self.matched: str | None = None
         self.reasoning_tokens = 0
         self.has_calls = False
@@ -120,8 +124,8 @@ class TextStages:
         if not logprobs and not self._is_counting:
             return Output(self._parsed(self._stopped(self.detokenizer.feed(ids))), [])
         pieces: list[Piece] = []
-        entries = token_logprobs(self._tokenizer, ids, logprobs) if logprobs else []
-        released: list[common_pb2.TokenLogprob] = []
+        entries = token_entries(ids, logprobs) if logprobs else []
+        released: list[TokenEntry] = []
         for position, token in enumerate(ids):
             entry = entries[position] if position < len(entries) else None
             if self.matched is None:
@@ -144,25 +148,18 @@ class TextStages:
             self._released_chars = self._fed_chars
         return Output(pieces, self._released())
 
-    def end_entry(
-        self, token: int, logprobs: Sequence[work_pb2.TokenLogprobs]
-    ) -> list[common_pb2.TokenLogprob]:
+    def end_entry(self, token: int, logprobs: Sequence[work_pb2.TokenLogprobs]) -> list[TokenEntry]:
         """The log-probability of the token that ended the choice, which stands where the text ends."""
-        entries = token_logprobs(self._tokenizer, (token,), logprobs)
-        for entry in entries:
-            self._set_offset(entry)
-        return entries
+        return [self._placed(entry) for entry in token_entries((token,), logprobs)]
 
-    def _set_offset(self, entry: common_pb2.TokenLogprob) -> None:
-        if self._offset is not None:
-            entry.text_offset = self._offset + self._fed_chars
+    def _placed(self, entry: TokenEntry) -> TokenEntry:
+        return entry if self._offset is None else entry._replace(offset=self._offset + self._fed_chars)
 
-    def _feed_one(self, token: int, entry: common_pb2.TokenLogprob | None) -> list[Piece]:
+    def _feed_one(self, token: int, entry: TokenEntry | None) -> list[Piece]:
         was_reasoning = self.parser is not None and self.parser.is_reasoning
         text = self.detokenizer.feed((token,))
         if entry is not None:
-            self._set_offset(entry)
-            self._held_logprobs.append((self._fed_chars, entry))
+            self._held_logprobs.append((self._fed_chars, self._placed(entry)))
         self._fed_chars += len(text)
         text = self._stopped(text)
         self._released_chars += len(text)
@@ -200,10 +197,10 @@ class TextStages:
                 self.has_calls = True
         return pieces
 
-    def _released(self) -> list[common_pb2.TokenLogprob]:
+    def _released(self) -> list[TokenEntry]:
         """Entries of the tokens whose text has begun to come out; all of what is left where nothing is held back."""
         held = self._held_logprobs
-        released: list[common_pb2.TokenLogprob] = []
+        released: list[TokenEntry] = []
         is_all_out = self._released_chars == self._fed_chars
         while held and (is_all_out or held[0][0] < self._released_chars):
             released.append(held.popleft()[1])

@@ -9,17 +9,22 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, cast
 
+from smg.errors import InvalidRequest
+from smg.parsers.tools import ToolSchema
 from smg.pipelines.messages import parse_json
+from smg.validation.texts import MAX_SHOWN, shown
 from smg_proto.chat.v1 import options_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from smg_proto.chat.v1 import chat_pb2, message_pb2
 
 _MODES = options_pb2.ToolChoice
 FORCED = (_MODES.MODE_REQUIRED, _MODES.MODE_FUNCTION)
-_DEFINITIONS = ("$defs", "definitions")
+# Keywords whose values are values, not schemas; and those whose members have names of the schema's own.
+_VALUES = frozenset(("const", "enum", "default", "examples"))
+_NAMED = frozenset(("properties", "patternProperties", "$defs", "definitions", "dependentSchemas"))
 
 
 def usable_tools(request: chat_pb2.ChatRequest) -> list[message_pb2.Tool]:
@@ -42,15 +47,15 @@ def forced_schema(request: chat_pb2.ChatRequest) -> str:
     """JSON Schema of the output with which a forced choice is answered.
 
     Raises:
-        InvalidRequest: parameters that are not JSON.
+        InvalidRequest: parameters that are not JSON, or that no object can match.
     """
-    tools = usable_tools(request)
+    # A name given twice means the last one.
+    tools = {tool.name: tool for tool in usable_tools(request)}
     name = request.tool_choice.name if request.tool_choice.mode == _MODES.MODE_FUNCTION else ""
     if name:
-        tool = next(tool for tool in tools if tool.name == name)
-        return json.dumps(_parameters(tool), ensure_ascii=False)
-    definitions = _Definitions()
-    items = [_call_schema(tool, definitions) for tool in _distinct(tools)]
+        return json.dumps(_object_schema(tools[name]), ensure_ascii=False)
+    definitions: dict[str, Any] = {}
+    items = [_call_schema(tool, definitions) for tool in tools.values()]
     schema: dict[str, Any] = {
         "type": "array",
         "minItems": 1,
@@ -58,22 +63,35 @@ def forced_schema(request: chat_pb2.ChatRequest) -> str:
     }
     if request.HasField("parallel_tool_calls") and not request.parallel_tool_calls:
         schema["maxItems"] = 1
-    if definitions.schemas:
-        schema["$defs"] = definitions.schemas
+    if definitions:
+        schema["$defs"] = definitions
     return json.dumps(schema, ensure_ascii=False)
 
 
-def _distinct(tools: Sequence[message_pb2.Tool]) -> Iterable[message_pb2.Tool]:
-    return {tool.name: tool for tool in tools}.values()
-
-
-def _call_schema(tool: message_pb2.Tool, definitions: _Definitions) -> dict[str, Any]:
+def _call_schema(tool: message_pb2.Tool, definitions: dict[str, Any]) -> dict[str, Any]:
+    parameters = _object_schema(tool)
+    if '"$ref"' in tool.parameters_json:
+        # Its references are paths from its own top, wherever they lead: it becomes a definition, and they are told so.
+        place = str(len(definitions))
+        definitions[place] = {
+            key: value for key, value in _moved(parameters, f"#/$defs/{place}").items() if key != "$id"
+        }
+        parameters = {"$ref": f"#/$defs/{place}"}
     return {
         "type": "object",
-        "properties": {"name": {"const": tool.name}, "parameters": definitions.lifted(_parameters(tool))},
+        "properties": {"name": {"const": tool.name}, "parameters": parameters},
         "required": ["name", "parameters"],
         "additionalProperties": False,
     }
+
+
+def tool_schemas(tools: Iterable[message_pb2.Tool]) -> tuple[ToolSchema, ...]:
+    """What parsers need to know of the functions.
+
+    Raises:
+        InvalidRequest: parameters that are not JSON.
+    """
+    return tuple(ToolSchema(tool.name, _parameters(tool)) for tool in tools)
 
 
 def _parameters(tool: message_pb2.Tool) -> dict[str, Any]:
@@ -84,61 +102,37 @@ def _parameters(tool: message_pb2.Tool) -> dict[str, Any]:
     return {"type": "object"}
 
 
-class _Definitions:
-    """The definitions of several schemas in one place, where `#/$defs/name` finds them.
+def _object_schema(tool: message_pb2.Tool) -> dict[str, Any]:
+    """The schema of a call's arguments, which are an object even where the tool's schema leaves that open."""
+    schema = _parameters(tool)
+    kind: Any = schema.get("type")
+    if (isinstance(kind, str) and kind != "object") or (isinstance(kind, list) and "object" not in kind):
+        raise InvalidRequest(
+            f"tools: the parameters of {shown(tool.name)} have the type {json.dumps(kind)[:MAX_SHOWN]}; a function "
+            "that must be called takes an object",
+            param="tools",
+        )
+    return {**schema, "type": "object"} if kind is None or isinstance(kind, list) else schema
 
-    Attributes:
-        schemas: the definitions by name. Where two schemas use a name for different things, the second gets another.
+
+def _moved(schema: Any, place: str, *, has_names: bool = False) -> Any:
+    """A copy of a schema that stands at another place: its references into itself lead there.
+
+    Args:
+        schema: any part of one.
+        place: the new one, as a reference.
+        has_names: the keys are not keywords.
     """
-
-    def __init__(self) -> None:
-        self.schemas: dict[str, Any] = {}
-
-    def lifted(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """The schema without its definitions, its references leading to them."""
-        own = {
-            f"#/{key}/{name}": (name, definition)
-            for key in _DEFINITIONS
-            for name, definition in _object(schema.get(key)).items()
-        }
-        if not own:
-            return schema
-        references = {old: f"#/$defs/{self._free_name(name, each)}" for old, (name, each) in own.items()}
-        for old, (_, definition) in own.items():
-            self.schemas[references[old].rpartition("/")[2]] = _redirected(definition, references)
-        body = {key: value for key, value in schema.items() if key not in _DEFINITIONS}
-        return _redirected(body, references)
-
-    def _free_name(self, name: str, definition: Any) -> str:
-        candidate, number = name, 1
-        while candidate in self.schemas and self.schemas[candidate] != definition:
-            number += 1
-            candidate = f"{name}_{number}"
-        self.schemas.setdefault(candidate, definition)
-        return candidate
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _redirected(schema: Any, references: dict[str, str]) -> Any:
-    """A copy whose references are exchanged, also those that lead further into a definition."""
     if isinstance(schema, list):
-        return [_redirected(item, references) for item in cast("list[Any]", schema)]
+        return [_moved(item, place) for item in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
         return schema
     result: dict[str, Any] = {}
     for key, value in cast("dict[str, Any]", schema).items():
-        if key == "$ref" and isinstance(value, str):
-            result[key] = _exchanged(value, references)
+        if has_names:
+            result[key] = _moved(value, place)
+        elif key == "$ref" and isinstance(value, str):
+            result[key] = place + value[1:] if value == "#" or value.startswith("#/") else value
         else:
-            result[key] = _redirected(value, references)
+            result[key] = value if key in _VALUES else _moved(value, place, has_names=key in _NAMED)
     return result
-
-
-def _exchanged(reference: str, references: dict[str, str]) -> str:
-    for old, new in references.items():
-        if reference == old or reference.startswith(f"{old}/"):
-            return new + reference[len(old) :]
-    return reference

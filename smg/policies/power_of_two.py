@@ -8,26 +8,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from smg.policies.base import BasePolicy, Pick
+
 if TYPE_CHECKING:
     import random
     from collections.abc import Sequence
 
     from smg.policies.base import RouteRequest
+    from smg.settings import RoutingSettings
     from smg.types.worker import WorkerSnapshot
 
 
-class PowerOfTwo:
+class PowerOfTwo(BasePolicy):
     """Keeps no state but the generator it was given."""
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, _settings: RoutingSettings, rng: random.Random) -> None:
         self._rng = rng
 
-    def pick(self, snapshots: Sequence[WorkerSnapshot], request: RouteRequest) -> WorkerSnapshot:  # noqa: ARG002 - the contract's signature
+    def choose(self, snapshots: Sequence[WorkerSnapshot], request: RouteRequest) -> Pick:  # noqa: ARG002 - the contract's signature
         """Draw two different ones, and pick the one with the lower saturation, then with fewer requests."""
         if len(snapshots) == 1:
-            return snapshots[0]
+            return Pick(snapshots[0], "the only worker")
         one, other = self._rng.sample(range(len(snapshots)), 2)
-        first, second = snapshots[one], snapshots[other]
-        if (second.saturation, second.inflight_requests) < (first.saturation, first.inflight_requests):
-            return second
-        return first
+        better, worse = snapshots[one], snapshots[other]
+        if (worse.saturation, worse.inflight_requests) < (better.saturation, better.inflight_requests):
+            better, worse = worse, better
+        return Pick(
+            better,
+            "less busy than {}: saturation {:.2f} to {:.2f}",
+            (worse.id, better.saturation, worse.saturation),
+        )

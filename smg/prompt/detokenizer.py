@@ -26,15 +26,22 @@ class Detokenizer:
 
     __slots__ = ("_at_start", "_pending", "_slow", "_table", "_vocabulary", "is_clean")
 
-    def __init__(self, tokenizer: Tokenizer, *, skip_special_tokens: bool = True) -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        *,
+        skip_special_tokens: bool = True,
+        shown: frozenset[int] = frozenset(),
+    ) -> None:
+        """Args: shown, special tokens that are part of the text even where such are skipped."""
         vocabulary = tokenizer.vocabulary
         self._vocabulary = vocabulary
         self._table = (
-            vocabulary.bytes_without_specials if skip_special_tokens else vocabulary.bytes_with_specials
+            vocabulary.bytes_showing(shown) if skip_special_tokens else vocabulary.bytes_with_specials
         )
         self._pending = b""
         self._at_start = vocabulary.drops_leading_space
-        self._slow = tokenizer.slow_decoder(skip_special_tokens=skip_special_tokens)
+        self._slow = tokenizer.slow_decoder(skip_special_tokens=skip_special_tokens, shown=shown)
         self.is_clean = self._slow is None and not self._at_start
 
     def feed(self, ids: Sequence[int]) -> str:

@@ -63,7 +63,9 @@ class Tokenizer:
         self.eos_ids = eos_ids
         self._encode = encode
         self._reference = reference
-        self._without: dict[tuple[frozenset[str], bool], list[bytes | None]] = {}
+        self._without: dict[tuple[frozenset[str], bool, frozenset[int]], list[bytes | None]] = {}
+        self._specials_in: dict[tuple[str, ...], frozenset[int]] = {}
+        self._tables: dict[Callable[[bytes], str], TokenTable] = {}
 
     @cached_property
     def fragments(self) -> list[bytes | None]:
@@ -79,23 +81,63 @@ class Tokenizer:
         return [None] * self.vocab_size if self._reference else self.vocabulary.fragments_with_specials
 
     def fragments_without(
-        self, characters: frozenset[str], *, skip_special_tokens: bool
+        self,
+        characters: frozenset[str],
+        *,
+        skip_special_tokens: bool,
+        shown: frozenset[int] = frozenset(),
     ) -> list[bytes | None]:
         """One of these tables, with None for every token that has one of the characters in it.
 
         Built when first asked for with these characters, as the others. They come from parsers, not from clients: there
         are few such sets.
+
+        Args:
+            characters: see above.
+            skip_special_tokens: special tokens are empty, except those that are shown.
+            shown: as specials_in() tells.
         """
-        table = self.fragments if skip_special_tokens else self.fragments_with_specials
-        if not characters:
-            return table
-        key = (characters, skip_special_tokens)
+        if not characters and not (shown and skip_special_tokens):
+            return self.fragments if skip_special_tokens else self.fragments_with_specials
+        key = (characters, skip_special_tokens, shown)
         made = self._without.get(key)
         if made is None:
-            found = re.compile(b"|".join(re.escape(character.encode()) for character in characters)).search
+            table = self._fragments_showing(shown) if skip_special_tokens else self.fragments_with_specials
+            pattern = b"|".join(re.escape(character.encode()) for character in characters) or b"(?!)"
+            found = re.compile(pattern).search
             made = [None if fragment and found(fragment) else fragment for fragment in table]
             self._without[key] = made
         return made
+
+    def specials_in(self, texts: tuple[str, ...]) -> frozenset[int]:
+        """Special tokens that stand in one of these texts: left out, they could not be looked for.
+
+        The texts come from parsers, so what is found is kept.
+        """
+        found = self._specials_in.get(texts)
+        if found is None:
+            spelled = ((token, self.token_text(token)) for token in self.special_ids) if texts else ()
+            found = frozenset(
+                token for token, text in spelled if text.strip() and any(text in each for each in texts)
+            )
+            self._specials_in[texts] = found
+        return found
+
+    def _fragments_showing(self, shown: frozenset[int]) -> list[bytes | None]:
+        if not shown or self._reference:
+            return self.fragments
+        return self.vocabulary.fragments_showing(shown)
+
+    def table(self, write: Callable[[bytes], str]) -> TokenTable:
+        """What a function makes of each token's bytes, special or not, by id. Each entry is made once and kept.
+
+        Args:
+            write: a function of a module, not one made for the call: tables are kept as long as the tokenizer.
+        """
+        table = self._tables.get(write)
+        if table is None:
+            table = self._tables[write] = TokenTable(self, write)
+        return table
 
     def has_token(self, text: str) -> bool:
         """Whether the vocabulary has a token that is spelled like this."""
@@ -123,9 +165,30 @@ class Tokenizer:
             return _decode(self._reference, list(ids), skip_special_tokens)
         return self.vocabulary.decode(ids, skip_special_tokens=skip_special_tokens)
 
-    def slow_decoder(self, *, skip_special_tokens: bool) -> SlowDecoder | None:
-        """A decoder for one response where the table does not serve; else None."""
-        return _ReferenceDecoder(self._reference, skip_special_tokens) if self._reference else None
+    def slow_decoder(
+        self, *, skip_special_tokens: bool, shown: frozenset[int] = frozenset()
+    ) -> SlowDecoder | None:
+        """A decoder for one response where the table does not serve; else None. shown: as for a Detokenizer."""
+        if self._reference is None:
+            return None
+        if skip_special_tokens and shown:
+            return _ReferenceDecoder(self._reference, False, self.special_ids - shown)
+        return _ReferenceDecoder(self._reference, skip_special_tokens)
+
+
+class TokenTable(dict[int, str]):
+    """Texts by id, made when they are first asked for; never more of them than there are tokens."""
+
+    def __init__(self, tokenizer: Tokenizer, write: Callable[[bytes], str]) -> None:
+        super().__init__()
+        self._tokenizer = tokenizer
+        self._write = write
+
+    def __missing__(self, token: int) -> str:
+        text = self._write(self._tokenizer.token_bytes(token))
+        if 0 <= token < self._tokenizer.vocab_size:
+            self[token] = text
+        return text
 
 
 def _decode(reference: HfTokenizer, ids: list[int], skip_special_tokens: bool) -> str:
@@ -135,14 +198,20 @@ def _decode(reference: HfTokenizer, ids: list[int], skip_special_tokens: bool) -
 class _ReferenceDecoder:
     """Streams with the library's own DecodeStream and settles the rest at the end against the whole sequence."""
 
-    def __init__(self, reference: HfTokenizer, skip_special_tokens: bool) -> None:
+    def __init__(
+        self, reference: HfTokenizer, skip_special_tokens: bool, hidden: frozenset[int] = frozenset()
+    ) -> None:
+        """Args: hidden, ids that are left out in any case."""
         self._reference = reference
+        self._hidden = hidden
         self._skip = skip_special_tokens
         self._stream = DecodeStream(skip_special_tokens=skip_special_tokens)
         self._ids: list[int] = []
         self._sent = 0
 
     def feed(self, ids: Sequence[int]) -> str:
+        if self._hidden:
+            ids = [token for token in ids if token not in self._hidden]
         self._ids += ids
         text = "".join([self._stream.step(self._reference, token) or "" for token in ids])
         self._sent += len(text)

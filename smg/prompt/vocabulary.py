@@ -112,9 +112,21 @@ class Vocabulary:
         to_bytes = decoding.token_bytes
         self.bytes_with_specials = [b"" if token is None else to_bytes(token) for token in tokens]
         self.bytes_without_specials = _blank(self.bytes_with_specials, special_ids)
+        self._showing: dict[frozenset[int], list[bytes]] = {frozenset(): self.bytes_without_specials}
 
     def __len__(self) -> int:
         return len(self.bytes_with_specials)
+
+    def bytes_showing(self, shown: frozenset[int]) -> list[bytes]:
+        """Id to bytes, b"" for special tokens except these. Kept: there are few such sets, one for a format."""
+        table = self._showing.get(shown)
+        if table is None:
+            table = self._showing[shown] = _blank(self.bytes_with_specials, self.special_ids - shown)
+        return table
+
+    def fragments_showing(self, shown: frozenset[int]) -> list[bytes | None]:
+        """The same as fragments. Not kept."""
+        return _blank(self.fragments_with_specials, self.special_ids - shown)
 
     def prefix_dropped(self, token: int) -> bytes:
         """Bytes of a token that opens a text, where the family drops every space mark of that token."""

@@ -81,7 +81,7 @@ class AdminService:
         """Flush every worker's cache, all at a time."""
         workers = self._registry.workers()
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(_flush(worker)) for worker in workers]
+            tasks = [group.create_task(flush_worker(worker)) for worker in workers]
         return admin_pb2.FlushCachesResponse(
             results=[
                 admin_pb2.FlushResult(worker_id=worker.id, error=task.result())
@@ -124,7 +124,7 @@ def worker_message(worker: RegisteredWorker) -> admin_pb2.Worker:
     return message
 
 
-async def _flush(worker: RegisteredWorker) -> str:
+async def flush_worker(worker: RegisteredWorker) -> str:
     """Flush one worker's cache. Returns what went wrong; empty when nothing did."""
     if worker.worker is None:
         return worker.reason

@@ -9,12 +9,12 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from smg.policies.hints import parse_routing_key, parse_target_worker
 from smg.types.context import RequestContext, is_usable_id, new_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-MAX_ROUTING_KEY_LENGTH = 128
 REQUEST_ID = "x-request-id"
 
 CONTEXT: ContextVar[RequestContext] = ContextVar("CONTEXT")
@@ -32,11 +32,11 @@ def metadata_map(metadata: Iterable[tuple[str, str | bytes]] | None) -> dict[str
 def request_context(metadata: dict[str, str], id_keys: Sequence[str], id_prefix: str) -> RequestContext:
     """Ids of a call: the client's own where a key has a usable one, else new. The caller is not known yet."""
     request_id = next((metadata[key] for key in id_keys if is_usable_id(metadata.get(key, ""))), "")
-    routing_key = metadata.get("x-smg-routing-key", "")
     return RequestContext(
         request_id=request_id or new_id(id_prefix),
         is_client_id=bool(request_id),
         id_prefix=id_prefix,
         traceparent=metadata.get("traceparent", ""),
-        routing_key=routing_key if len(routing_key) <= MAX_ROUTING_KEY_LENGTH else "",
+        routing_key=parse_routing_key(metadata.get("x-smg-routing-key")),
+        target_worker=parse_target_worker(metadata.get("x-smg-target-worker")),
     )

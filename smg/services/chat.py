@@ -73,7 +73,7 @@ class ChatService:
         chat = _with_stream(request.chat, stream=False)
         sink = ProtoChatSink(logprobs=chat.logprobs)
         await self._chat.run(chat, CONTEXT.get(), sink, self._meters.start(CHAT_ROUTE))
-        return chat_pb2.CreateChatCompletionResponse(completion=sink.completion())
+        return sink.response()
 
     async def stream_chat_completion(
         self, request: chat_pb2.StreamChatCompletionRequest, context: Context
@@ -96,7 +96,7 @@ class ChatService:
         sink = ProtoCompletionSink(logprobs=completion.HasField("logprobs"))
         meter = self._meters.start(COMPLETIONS_ROUTE)
         await self._completion.run(completion, CONTEXT.get(), sink, meter)
-        return chat_pb2.CreateCompletionResponse(completion=sink.completion())
+        return sink.response()
 
     async def stream_completion(self, request: chat_pb2.StreamCompletionRequest, context: Context) -> None:
         """Continue texts piece by piece."""

@@ -10,14 +10,14 @@ from smg.services.sinks import SYSTEM_FINGERPRINT, set_end, usage_message
 from smg_proto.chat.v1 import chat_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from smg.errors import SmgError
     from smg.parsers.events import Piece
+    from smg.pipelines.logprobs import Logprobs
     from smg.pipelines.sinks import AnswerHead, ChoiceFinish
     from smg.services.streams import Held, PieceBuffer
     from smg_proto.chat.v1 import options_pb2
-    from smg_proto.common.v1 import common_pb2
 
 ROLE = "assistant"
 
@@ -69,9 +69,7 @@ class ChunkSink(Generic[ResponseT]):
         """Never called either."""
         raise AssertionError(index, fragment)
 
-    def pieces(
-        self, index: int, pieces: Sequence[Piece], logprobs: Sequence[common_pb2.TokenLogprob]
-    ) -> None:
+    def pieces(self, index: int, pieces: Sequence[Piece], logprobs: Logprobs) -> None:
         """Put more of a choice where the call takes it."""
         self.buffer.pieces(index, pieces, logprobs)
 
@@ -89,6 +87,14 @@ class ChunkSink(Generic[ResponseT]):
 
     def flush(self) -> None:
         """Nothing gathers: the call takes what is there when it comes to it."""
+
+    def is_behind(self, go_on: Callable[[], None]) -> bool:
+        """The client has not read what is held for it."""
+        return self.buffer.is_behind(go_on)
+
+    def keep(self, indexes: Sequence[int]) -> None:
+        """Never called: what has been streamed stays."""
+        raise AssertionError(indexes)
 
     async def next_message(self) -> ResponseT | None:
         """The next chunk; waits for one. None at the end.
@@ -142,7 +148,9 @@ class ProtoChatStreamSink(ChunkSink[chat_pb2.StreamChatCompletionResponse]):
             else:
                 choice.delta.content = text
         choice.delta.tool_calls.extend(held.calls)
-        set_end(choice, held)
+        if held.logprobs:
+            choice.logprobs.content.extend(held.logprobs)
+        set_end(choice, held.finish)
 
 
 class ProtoCompletionStreamSink(ChunkSink[chat_pb2.StreamCompletionResponse]):
@@ -152,4 +160,6 @@ class ProtoCompletionStreamSink(ChunkSink[chat_pb2.StreamCompletionResponse]):
 
     def _fill(self, response: chat_pb2.StreamCompletionResponse, held: Held) -> None:
         choice = response.chunk.choices.add(index=held.index, text="".join(held.texts))
-        set_end(choice, held)
+        if held.logprobs:
+            choice.logprobs.content.extend(held.logprobs)
+        set_end(choice, held.finish)

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from smg.errors import Overloaded, SmgError
 from smg.parsers.events import CallArguments, CallBroken, CallStart, Content, Reasoning
+from smg.pipelines.logprobs import TokenRows
 from smg_proto.chat.v1 import chunk_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from smg.parsers.events import Piece
+    from smg.pipelines.logprobs import Logprobs
     from smg.pipelines.sinks import ChoiceFinish
     from smg_proto.common.v1 import common_pb2
 
@@ -100,6 +102,7 @@ class PieceBuffer:
         self._error: SmgError | None = None
         self.overflow: SlowReader | None = None
         self._on_overflow: Callable[[], object] | None = None
+        self._waiting: list[Callable[[], None]] = []
 
     @property
     def held_bytes(self) -> int:
@@ -110,21 +113,20 @@ class PieceBuffer:
         """Tell who has to know, at once, that the bound was passed."""
         self._on_overflow = callback
 
-    def text(self, index: int, text: str, logprobs: Sequence[common_pb2.TokenLogprob] = ()) -> None:
+    def text(self, index: int, text: str, logprobs: Logprobs = ()) -> None:
         """Add content of a choice."""
         self.pieces(index, [Content(text)] if text else [], logprobs)
 
-    def pieces(
-        self, index: int, pieces: Sequence[Piece], logprobs: Sequence[common_pb2.TokenLogprob] = ()
-    ) -> None:
+    def pieces(self, index: int, pieces: Sequence[Piece], logprobs: Logprobs = ()) -> None:
         """Add more of a choice. What follows a piece of another kind becomes a message of its own."""
         for piece in pieces:
             if not self._is_closed:
                 self._add(index, piece)
         if logprobs and not self._is_closed:
             held = self._open_held(index, None)
-            held.logprobs.extend(logprobs)
-            self._hold(held, sum(ITEM_BYTES + entry.ByteSize() for entry in logprobs))
+            messages = logprobs.form(TokenRows.messages)
+            held.logprobs += messages
+            self._hold(held, sum(ITEM_BYTES + message.ByteSize() for message in messages))
 
     def _add(self, index: int, piece: Piece) -> None:
         match piece:
@@ -166,12 +168,25 @@ class PieceBuffer:
         """Nothing more comes."""
         self._is_closed = True
         self._changed.set()
+        self._let_go_on()
 
     def fail(self, error: SmgError) -> None:
         """Nothing more comes, because of an error; it is raised after what is held."""
         if not self._is_closed:
             self._error = error
             self.close()
+
+    def is_behind(self, go_on: Callable[[], None]) -> bool:
+        """The reader has not come back for more; go_on is called once when it has, or when nothing is taken any more."""
+        if self._reader_waits or self._is_closed:
+            return False
+        self._waiting.append(go_on)
+        return True
+
+    def _let_go_on(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for go_on in waiting:
+            go_on()
 
     async def take(self) -> Held | None:
         """The oldest piece; waits for one. None at the end.
@@ -186,6 +201,7 @@ class PieceBuffer:
                 return None
             self._changed.clear()
             self._reader_waits = True
+            self._let_go_on()
             try:
                 await self._changed.wait()
             finally:
@@ -194,10 +210,6 @@ class PieceBuffer:
         piece.is_taken = True
         self._held_bytes -= piece.held_bytes
         return piece
-
-    @property
-    def _is_over(self) -> bool:
-        return self._is_closed
 
     def _open_held(self, index: int, kind: type[Content | Reasoning | CallStart] | None) -> Held:
         """What takes more of a choice: the last message of it, if it waits and is of that kind, else a new one."""

@@ -125,8 +125,68 @@ class WorkerSettings(Section):
 class RoutingSettings(Section):
     """Which of the workers that serve a model gets a request."""
 
-    policy: Literal["least_load", "power_of_two", "random", "round_robin"] = setting(
-        "least_load", "How a worker is picked."
+    policy: Literal[
+        "bucket",
+        "cache_aware",
+        "consistent_hashing",
+        "least_load",
+        "manual",
+        "passthrough",
+        "power_of_two",
+        "prefix_hash",
+        "random",
+        "round_robin",
+    ] = setting("least_load", "How a worker is picked.")
+    cache_threshold: float = setting(
+        0.3, "cache_aware: least share of a prompt whose being cached counts.", ge=0, le=1
+    )
+    balance_abs_threshold: int = setting(
+        16,
+        "cache_aware: requests that a worker with the whole prompt cached may have more than others."
+        " bucket: tokens or characters by which workers may differ.",
+        ge=1,
+    )
+    balance_rel_threshold: float = setting(
+        1.5, "cache_aware, bucket: the same as a multiple of the others'. The larger one counts.", ge=1
+    )
+    block_size: int = setting(
+        64, "cache_aware: tokens to which the start of a prompt is compared.", metavar="TOKENS", ge=1, le=4096
+    )
+    max_tree_size: int = setting(
+        64 * _MIB, "cache_aware: tokens remembered per router, of all workers.", metavar="TOKENS", ge=1
+    )
+    prefix_token_count: int = setting(
+        256, "prefix_hash: leading tokens that decide. consistent_hashing: the same, without a key.", ge=1
+    )
+    prefix_hash_load_factor: float = setting(
+        1.25, "prefix_hash: multiple of the mean load above which a worker counts as overloaded.", ge=1
+    )
+    prefix_hash_balance_abs_threshold: int = setting(
+        10, "prefix_hash: requests above the mean that a worker must have as well, to be overloaded.", ge=0
+    )
+    consistent_hashing_load_factor: float | None = setting(
+        None,
+        "consistent_hashing: multiple of the mean load above which a worker passes new work on."
+        " Default: it never does.",
+        ge=1,
+    )
+    assignment_mode: Literal["random", "min_load", "min_group", "delegate"] | None = setting(
+        None,
+        "How a new routing key gets its worker. 'delegate' asks the policy."
+        " Default: random for manual, else delegate.",
+    )
+    max_idle_secs: float = setting(14_400.0, "Seconds after which an unused routing key is forgotten.", gt=0)
+    max_routing_keys: int = setting(
+        100_000, "Routing keys that are remembered; the longest unused is forgotten first.", ge=1
+    )
+    eviction_interval_secs: float = setting(
+        120.0, "Seconds between looks for routing keys that were unused too long.", gt=0
+    )
+    routing_key_override: bool = setting(
+        False, "Whatever the policy: requests with the same routing key go to the same worker."
+    )
+    bucket_adjust_interval_secs: float = setting(
+        5.0, "bucket: seconds between adjustments of the lengths that go to each worker.", gt=0
     )
 
 

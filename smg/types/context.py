@@ -60,6 +60,7 @@ class RequestContext(NamedTuple):
         caller: who asks.
         traceparent: W3C trace context as received; empty when there is none.
         routing_key: key for sticky placement; empty when there is none.
+        target_worker: index of the worker that the caller insists on; None where it does not.
     """
 
     request_id: str
@@ -68,6 +69,7 @@ class RequestContext(NamedTuple):
     caller: Caller = ANONYMOUS
     traceparent: str = ""
     routing_key: str = ""
+    target_worker: int | None = None
 
     def answer_id(self, rid: str = "") -> str:
         """The id of the answer: the request's own `rid`, else one that nobody else has."""

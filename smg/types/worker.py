@@ -24,6 +24,8 @@ class WorkerSnapshot:
         waiting: sequences that wait in the engine, as it last told.
         saturation: 0 idle, 1.0 full, above 1.0 queueing; from running, waiting and the engine's own maximum.
         labels: the operator's.
+        instance_id: the engine process, as it names itself; another one on the same id is a restart, with its caches
+            empty. Empty when it does not tell.
     """
 
     id: str
@@ -33,3 +35,4 @@ class WorkerSnapshot:
     waiting: int = 0
     saturation: float = 0.0
     labels: Mapping[str, str] = field(default_factory=lambda: _NO_LABELS)
+    instance_id: str = ""

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 # One request must not fill the places of a session that all requests share.
 MAX_CHOICES = 1024
+# Every choice takes its own copy to the worker.
+MAX_SCHEMA_COPIES_CHARS = 1 << 25
 
 
 def validate_completion(request: completion_pb2.CompletionRequest) -> None:
@@ -34,7 +36,7 @@ def validate_completion(request: completion_pb2.CompletionRequest) -> None:
         faults.append(("stream_options", "stream_options is set; it is allowed only with stream: true"))
     faults += _best_of_faults(request)
     if request.HasField("json_schema"):
-        faults += schema_faults(request.json_schema, "json_schema")
+        faults += schema_faults(request.json_schema, "json_schema") or _copies_faults(request)
         constraint = next((name for name in ("regex", "ebnf") if name in sampling), None)
         if constraint is not None:
             faults.append((constraint, f"{constraint} and json_schema are both set; set only one"))
@@ -53,6 +55,17 @@ def _prompt_faults(request: completion_pb2.CompletionRequest) -> list[Fault]:
         if prompt.WhichOneof("kind") != "text" and not prompt.token_ids.ids:
             return [(f"prompt[{index}]", f"prompt[{index}] has no token ids; at least one is needed")]
     return []
+
+
+def _copies_faults(request: completion_pb2.CompletionRequest) -> list[Fault]:
+    choices = len(request.prompts) * max(request.n, request.best_of, 1)
+    size = len(request.json_schema)
+    if size * choices <= MAX_SCHEMA_COPIES_CHARS:
+        return []
+    sentence = f"json_schema has {size} characters for each of {choices} choices"
+    return [
+        ("json_schema", f"{sentence}; at most {MAX_SCHEMA_COPIES_CHARS // choices} are allowed for so many")
+    ]
 
 
 def _best_of_faults(request: completion_pb2.CompletionRequest) -> list[Fault]:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from smg_proto.chat.v1 import chat_pb2, message_pb2
 
 MAX_TOOLS = 4096
+# All tools together, with their schemas: more than any model can read. A forced choice puts them into one schema, which
+# goes to the worker in one message.
+MAX_TOOLS_BYTES = 1 << 22
 MAX_TOOL_FAULTS = 8
 MAX_NAME_CHARS = 256
 # Chat templates write a name as it is between quotes or on a line of its own, so it may not end either. All else works:
@@ -29,6 +32,10 @@ def tool_faults(request: chat_pb2.ChatRequest) -> list[Fault]:
     """Check the tools, and that the choice can be kept with them."""
     if len(request.tools) > MAX_TOOLS:
         return [("tools", f"tools has {len(request.tools)} tools; at most {MAX_TOOLS} are allowed")]
+    size = sum(tool.ByteSize() for tool in request.tools)
+    if size > MAX_TOOLS_BYTES:
+        # Every tool is there as it was sent, and in parts.
+        return [("tools", f"tools takes {size} bytes, all in all; at most {MAX_TOOLS_BYTES} are allowed")]
     faults: list[Fault] = []
     for index, tool in enumerate(request.tools):
         faults += _faults_of(tool, f"tools[{index}]")

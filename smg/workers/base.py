@@ -140,6 +140,8 @@ class Worker(abc.ABC):
     ) -> list[int]:
         """Submit the choices of one prompt, in order: requests that differ in choice_index alone, and output_ids.
 
+        The first may ask for log-probabilities of the prompt, and the others leave it to that one.
+
         Each is a sequence of its own, with its own events, end and abort. No listener is called before this returns.
 
         Args:

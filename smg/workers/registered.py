@@ -114,4 +114,5 @@ class RegisteredWorker:
             waiting=load.waiting,
             saturation=busy / (most or _ASSUMED_MAX_RUNNING),
             labels=self.labels,
+            instance_id=description.instance_id if description else "",
         )

@@ -91,6 +91,15 @@ class WorkerRegistry:
         else:
             self._drop(entry)
 
+    def relabel(self, worker_id: str, labels: Mapping[str, str]) -> None:
+        """Give a worker other labels.
+
+        Raises:
+            NotFound: no worker has that id.
+        """
+        self.worker(worker_id).labels = MappingProxyType(dict(labels))
+        self._rebuild()
+
     def start(self) -> None:
         """Begin to connect."""
         self._is_started = True
@@ -131,6 +140,15 @@ class WorkerRegistry:
     def card(self, model_id: str) -> card_pb2.ModelCard | None:
         """The card of a model, of a ready worker if there is one; None when nobody serves it."""
         return self._pools.cards.get(model_id)
+
+    def constraints(self, model_id: str) -> Mapping[str, Sequence[str]]:
+        """By id of each worker that serves the model, lost ones included: the kinds of constraints that it enforces."""
+        return {
+            entry.id: tuple(card.capabilities.constraints)
+            for entry in self._pools.models.get(model_id, ())
+            for card in (entry.description.models if entry.description else ())
+            if card.id == model_id
+        }
 
     def place(
         self, model_id: str, policy: Picker[RouteT], route: RouteT, exclude: frozenset[str] = frozenset()

@@ -17,12 +17,12 @@ from smg.errors import UNIMPLEMENTED, EngineError, SmgError
 from smg.workers.base import ProtocolMismatch
 from smg.workers.connected import ConnectedWorker, ConnectionLost
 from smg.workers.http2.connection import connect
-from smg.workers.sglang.cards import describe, load_of, max_running_of
+from smg.workers.sglang.cards import describe, load_of, max_running_of, waits_for_reasoning
 from smg.workers.sglang.client import SglangClient
 from smg.workers.sglang.jobs import Jobs
 from smg.workers.sglang.names import RequestNames
 from smg.workers.sglang.receiver import CallReceiver, Progress
-from smg.workers.sglang.requests import generate_to_sglang
+from smg.workers.sglang.requests import generate_to_sglang, refuse_late_form
 from smg.workers.sglang.scoring import embed, score
 from smg.workers.tokenizer_archive import save_archive
 from smg_proto.engine.v1 import card_pb2
@@ -70,6 +70,7 @@ class SglangWorker(ConnectedWorker):
         self._jobs = Jobs(self._load_changed)
         self._aborts: asyncio.Queue[str] = asyncio.Queue()
         self._progress = Progress()
+        self._waits_for_reasoning = True
 
     @property
     def inflight_requests(self) -> int:
@@ -170,6 +171,7 @@ class SglangWorker(ConnectedWorker):
         description.models[0].loras.extend(loras)
         description.max_running = description.max_running or max_running_of(loads)
         self._load = load_of(loads)
+        self._waits_for_reasoning = waits_for_reasoning(server)
         return description
 
     async def _ask_health(self) -> str:
@@ -230,6 +232,8 @@ class SglangWorker(ConnectedWorker):
     ) -> list[int]:
         client = self._usable_client()
         first = requests[0]
+        if not self._waits_for_reasoning:
+            refuse_late_form(first)
         for request in requests:
             request.sequence = next(self._sequences)
         name = self._names.take(first.request_id, first.sequence)

@@ -9,7 +9,7 @@ import httpx
 from grpc_status import rpc_status
 
 from smg.server import Router
-from smg.settings import CallerSettings, ListenerSettings, RouterSettings, WorkerSettings
+from smg.settings import CallerSettings, ListenerSettings, RouterSettings, RoutingSettings, WorkerSettings
 from smg_proto.admin.v1 import admin_pb2_grpc
 from smg_proto.chat.v1 import chat_pb2_grpc
 from smg_proto.errors.v1 import errors_pb2
@@ -17,7 +17,7 @@ from smg_proto.model.v1 import model_pb2_grpc
 
 
 @asynccontextmanager
-async def running_router(*urls, callers=None, **listener):
+async def running_router(*urls, callers=None, routing=None, **listener):
     """`.router`, `.http` and the stubs of the gRPC services; stopped at the end."""
     settings = RouterSettings(
         listener=ListenerSettings(
@@ -25,6 +25,7 @@ async def running_router(*urls, callers=None, **listener):
         ),
         workers=WorkerSettings(worker_urls=urls),
         callers=CallerSettings(**(callers or {})),
+        routing=RoutingSettings(**(routing or {})),
     )
     router, stop = Router(settings), asyncio.Event()
     ready = asyncio.get_running_loop().create_future()
@@ -33,6 +34,8 @@ async def running_router(*urls, callers=None, **listener):
         addresses = await ready
         if urls:
             assert await router.registry.wait_ready(20)
+            while not router.catalog.is_prepared:  # noqa: ASYNC110 - a state, for which there is no event
+                await asyncio.sleep(0.005)
         async with (
             grpc.aio.insecure_channel(f"127.0.0.1:{addresses.grpc_port}") as channel,
             httpx.AsyncClient(base_url=f"http://127.0.0.1:{addresses.port}", timeout=30) as http,

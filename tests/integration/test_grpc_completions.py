@@ -123,3 +123,13 @@ async def test_chunks_never_carry_running_usage(echo_worker):
     async with running_router(await echo_worker()) as gateway:
         chunks = [response.chunk async for response in gateway.chats.StreamCompletion(request)]
     assert [chunk.HasField("usage") for chunk in chunks] == [*[False] * (len(chunks) - 1), True]
+
+
+async def test_several_long_prompts_are_streamed_at_the_pace_of_their_client(echo_worker):
+    text = "word " * 3000
+    fields = {"prompts": [prompt(text)] * 3, "n": 2, "echo": True, "logprobs": 5}
+    async with running_router(await echo_worker(), slow_reader_bytes=50_000) as gateway:
+        pieces = await joined(gateway, sampling={"max_tokens": 1}, **fields)
+        builder = (await gateway.router.catalog.resolve("m")).builder
+    assert sorted(pieces) == list(range(6))
+    assert {len(entries) for _, entries, _ in pieces.values()} == {builder.text(text).tokens + 1}

@@ -237,11 +237,16 @@ async def test_text_completions_stream_and_collect_alike(echo_worker):
 
 
 async def test_several_prompts_are_answered_in_order(echo_worker):
-    request = {"model": "m", "prompt": ["[[say:one]]", "[[say:two]]"], "n": 2}
+    # The first is the last to end.
+    request = {
+        "model": "m",
+        "prompt": ["[[say:one]][[len:40]]", "[[say:two]]", "[[say:six]][[len:9]]"],
+        "n": 2,
+    }
     async with running_router(await echo_worker()) as gateway:
         whole = (await gateway.http.post("/v1/completions", json=request)).json()
-    assert [choice["index"] for choice in whole["choices"]] == [0, 1, 2, 3]
-    assert [choice["text"].split(" ")[0] for choice in whole["choices"]] == ["one", "one", "two", "two"]
+    assert [choice["index"] for choice in whole["choices"]] == list(range(6))
+    assert [choice["text"][:3] for choice in whole["choices"]] == ["one", "one", "two", "two", "six", "six"]
 
 
 async def test_the_official_client_reads_our_answers(echo_worker):

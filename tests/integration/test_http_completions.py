@@ -5,6 +5,7 @@ import json
 import openai
 import pytest
 
+from gateway.openai.shapes import CompletionShape
 from tests.integration.running_router import running_router
 
 
@@ -270,6 +271,13 @@ async def test_what_a_prompt_spells_is_text_and_comes_back_as_it_was(echo_worker
     assert len(choice["logprobs"]["tokens"]) > 3
 
 
+async def test_every_optional_field_may_be_null(echo_worker):
+    nulls = dict.fromkeys(CompletionShape.__annotations__.keys() - {"model", "prompt"})
+    async with running_router(await echo_worker()) as gateway:
+        answer = await completed(gateway, prompt="[[say:hello]]", **nulls)
+    assert answer["choices"][0]["text"] == "hello"
+
+
 async def test_an_empty_suffix_is_none(echo_worker):
     async with running_router(await echo_worker()) as gateway:
         answer = await completed(gateway, prompt="[[say:hi]]", suffix="")
@@ -292,6 +300,16 @@ async def test_a_long_prompt_with_all_its_log_probabilities_streams_in_chunks(ec
     assert choice["text"].startswith(prompt)
     assert len(choice["logprobs"]["tokens"]) == builder.text(prompt).tokens + 1
     assert len(events) > 5
+
+
+async def test_several_long_prompts_are_streamed_at_the_pace_of_their_client(echo_worker):
+    prompts = ["word " * 3000] * 3
+    fields = {"prompt": prompts, "n": 2, "echo": True, "logprobs": 5, "max_tokens": 1}
+    async with running_router(await echo_worker(), slow_reader_bytes=50_000) as gateway:
+        choices = joined(await events_of(gateway, **fields))
+        builder = (await gateway.router.catalog.resolve("m")).builder
+    for index in range(6):
+        assert len(choices[index]["logprobs"]["tokens"]) == builder.text(prompts[0]).tokens + 1
 
 
 async def test_the_official_client_reads_the_old_log_probabilities(echo_worker):

@@ -14,10 +14,21 @@ from typing import NamedTuple
 
 
 class ReasoningFormat(NamedTuple):
-    """The two tags of a format."""
+    """A format.
+
+    Attributes:
+        opening: the tag that opens reasoning. closing: and the one that closes it.
+        reasons_first: whenever these models think, their answer begins inside reasoning, mostly without the tag.
+        interrupts: markers of calls that end reasoning which its tag has not closed, where calls are looked for. Other
+            calls inside of reasoning are reasoning.
+        wrappers: tags around the answer. They are never shown; what follows one is content.
+    """
 
     opening: str
     closing: str
+    reasons_first: bool = False
+    interrupts: tuple[str, ...] = ()
+    wrappers: tuple[str, ...] = ()
 
 
 class ReasoningParser:
@@ -25,14 +36,18 @@ class ReasoningParser:
 
     Attributes:
         tags: the texts to look for, and to tell switch() about.
+        closing: that of them which ends reasoning.
+        interrupts: as ReasoningFormat.
         is_inside: whether what comes next is reasoning.
     """
 
-    __slots__ = ("_opening", "is_inside", "tags")
+    __slots__ = ("_opening", "closing", "interrupts", "is_inside", "tags")
 
     def __init__(self, tags: ReasoningFormat, *, starts_inside: bool) -> None:
-        self.tags: tuple[str, ...] = tuple(tags)
+        self.tags: tuple[str, ...] = (tags.opening, tags.closing, *tags.wrappers)
         self._opening = tags.opening
+        self.closing = tags.closing
+        self.interrupts = tags.interrupts
         self.is_inside = starts_inside
 
     def switch(self, tag: str) -> bool:

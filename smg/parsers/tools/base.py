@@ -11,25 +11,46 @@ where the text of a broken call ends; reading goes on behind it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from smg.parsers.events import Piece
+
+
+class ToolSchema(NamedTuple):
+    """What the request says of a function, for formats that write arguments as plain text.
+
+    Attributes:
+        name: of the function.
+        parameters: JSON Schema of its arguments; empty where the request gives none.
+    """
+
+    name: str
+    parameters: Mapping[str, Any]
 
 
 class ToolParser(Protocol):
     """State of one choice. The output parser calls it, never twice at a time.
 
     Attributes:
-        markers: texts with which a call begins, wherever they stand in the answer. None contains another.
+        markers: texts that the parser must be told of, wherever they stand in the answer: with them a call begins, or
+            what the parser was given before ends. None contains another, except at its end.
+        markup: every text with a meaning in the format, markers too. A special token of the vocabulary that stands in
+            one of them must be part of the text that the parser gets.
         first: characters with which a call begins where nothing but white space and calls stands before. Read anew
-            each time; empty in formats with markers.
-        is_idle: no call is being read.
+            each time; empty in formats whose calls always have a marker.
     """
 
     markers: tuple[str, ...]
+    markup: tuple[str, ...]
     first: str
-    is_idle: bool
+
+    @property
+    def is_idle(self) -> bool:
+        """No call is being read."""
+        ...
 
     def begin(self, marker: str) -> None:
         """A marker has been read, and what comes by feed() stands behind it; "" where feed() begins with one of `first`."""

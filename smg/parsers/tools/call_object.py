@@ -15,7 +15,6 @@ from smg.parsers.tools.json_scan import JsonScanner, skip_space, string_value
 if TYPE_CHECKING:
     from smg.parsers.tools.call_writer import CallWriter
 
-_NAME = "name"
 _ARGUMENTS = frozenset(("arguments", "parameters"))
 
 
@@ -28,17 +27,19 @@ class CallObject:
     """
 
     __slots__ = (
-        "_arguments", "_expects", "_has_arguments", "_key", "_name", "_needs_arguments", "_out", "_scanner",
-        "_streams", "_writer", "is_broken", "is_done",
+        "_arguments", "_expects", "_has_arguments", "_key", "_name", "_name_key", "_needs_arguments", "_out",
+        "_scanner", "_streams", "_writer", "is_broken", "is_done",
     )  # fmt: skip
 
-    def __init__(self, writer: CallWriter, *, needs_arguments: bool = False) -> None:
+    def __init__(self, writer: CallWriter, *, needs_arguments: bool = False, name_key: str = "name") -> None:
         """Begin before the object's "{".
 
         Args:
             writer: of the call.
             needs_arguments: an object without is no call; else it is a call with {}.
+            name_key: the key of the function's name.
         """
+        self._name_key = name_key
         self.is_done = self.is_broken = False
         self._writer = writer
         self._needs_arguments = needs_arguments
@@ -88,7 +89,7 @@ class CallObject:
         if is_arguments and (self._has_arguments or character not in '{"n'):
             self.is_broken = True
             return
-        if self._key == _NAME and (self._name is not None or character != '"'):
+        if self._key == self._name_key and (self._name is not None or character != '"'):
             self.is_broken = True
             return
         self._scanner = JsonScanner()
@@ -115,7 +116,7 @@ class CallObject:
             self._key, self._expects = string_value(raw) or "", ":"
             return
         self._expects = ",}"
-        if self._key == _NAME:
+        if self._key == self._name_key:
             self._name = string_value(raw)
             self.is_broken = not self._name
             self._start_if_known()

@@ -32,6 +32,7 @@ class NamedCall:
     def __init__(self, name: str) -> None:
         """Take the function's name."""
         self.markers: tuple[str, ...] = ()
+        self.markup: tuple[str, ...] = ()
         self.first = "{"
         self.is_idle = True
         self._name = name

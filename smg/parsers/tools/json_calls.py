@@ -23,20 +23,29 @@ if TYPE_CHECKING:
 class JsonCalls:
     """A ToolParser."""
 
-    def __init__(self, *, first: str = "{[", needs_arguments: bool = True, repeats: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        first: str = "{[",
+        needs_arguments: bool = True,
+        repeats: bool = True,
+        writer: CallWriter | None = None,
+    ) -> None:
         """Take the variant.
 
         Args:
             first: "{" for a single object, "[" for an array, or both.
             needs_arguments: an object without is no call; else it is a call with {}.
             repeats: another call may follow the object or the array.
+            writer: the calls' writer where several parsers number their calls together.
         """
         self.markers: tuple[str, ...] = ()
+        self.markup: tuple[str, ...] = ()
         self.first = first
         self.is_idle = True
         self._needs_arguments = needs_arguments
         self._repeats = repeats
-        self._writer = CallWriter()
+        self._writer = writer if writer is not None else CallWriter()
         self._object: CallObject | None = None
         self._is_array = False
         self._calls = 0  # complete, in the array

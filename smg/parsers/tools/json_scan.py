@@ -68,6 +68,11 @@ class JsonScanner:
         self._word = ""  # what is left of true, false, null, or of the four digits behind \u
 
     @property
+    def is_fresh(self) -> bool:
+        """Nothing of the value was read."""
+        return self._state == _VALUE and not self._closers
+
+    @property
     def is_done(self) -> bool:
         """The value is complete."""
         return self._state == _DONE

@@ -26,6 +26,10 @@ _DEFAULTS = {
     "max_new_tokens": "max_new_tokens",
 }
 
+# Kinds of constraints by SGLang's --grammar-backend, where it is not all that the protocol can say. Source: SGLang's
+# structured outputs documentation.
+_ENFORCED: dict[str, tuple[str, ...]] = {"none": (), "outlines": ("json_schema", "regex")}
+
 
 def describe(
     model: sglang_pb2.GetModelInfoResponse, server: sglang_pb2.GetServerInfoResponse, instance_id: str
@@ -45,6 +49,12 @@ def describe(
         if "max_running_requests" in args
         else 0,
     )
+
+
+def waits_for_reasoning(server: sglang_pb2.GetServerInfoResponse) -> bool:
+    """Whether a form is held back until the reasoning has ended: by every server but those that say they have no parser."""
+    args = server.server_args.fields
+    return "reasoning_parser" not in args or bool(args["reasoning_parser"].string_value)
 
 
 def load_of(answer: sglang_pb2.GetLoadsResponse) -> card_pb2.Load:
@@ -80,7 +90,7 @@ def _card(model: sglang_pb2.GetModelInfoResponse, *, grammar: str) -> card_pb2.M
             score=is_generation,
             embed=not is_generation,
             prompt_logprobs=is_generation,
-            constraints=CONSTRAINT_KINDS if is_generation and grammar != "none" else (),
+            constraints=_ENFORCED.get(grammar, CONSTRAINT_KINDS) if is_generation else (),
             modalities=["image"] if model.supports_vision else [],
         ),
         defaults=_defaults(model),

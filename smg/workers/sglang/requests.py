@@ -80,6 +80,20 @@ def generate_to_sglang(
     return result
 
 
+def refuse_late_form(request: work_pb2.Generate) -> None:
+    """Refuse a form that begins after the reasoning, for a server that would apply it from the first token.
+
+    Raises:
+        InvalidRequest: the request has such a form.
+    """
+    if request.constraint.begins_after:
+        raise InvalidRequest(
+            "the model reasons before it answers, and its SGLang server was started without --reasoning-parser: it "
+            "cannot hold the form of the answer back until then; start it with that flag, or turn thinking off",
+            code="constraint_not_supported",
+        )
+
+
 def score_to_sglang(
     ids: bytes, label_ids: list[int], request: work_pb2.Score, request_id: str
 ) -> sglang_pb2.GenerateRequest:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from gateway.openai.shapes import ChatShape
+
 # The family in a name tells that answers begin inside reasoning even without a tag.
 M, THINKER, UNKNOWN_THINKER = "m", "org/qwen3-tiny", "thinker"
 WEATHER = {
@@ -13,6 +15,7 @@ WEATHER = {
 }
 TIME = {"type": "function", "function": {"name": "get-time", "parameters": {"type": "object"}}}
 PARIS = '{"city":"Paris"}'
+NULLS = dict.fromkeys(ChatShape.__annotations__.keys() - {"model", "messages"})
 
 
 @dataclass
@@ -38,6 +41,16 @@ def ask(text, model=M, **fields):
     return {"model": model, "messages": [{"role": "user", "content": text}], **fields}
 
 
+def again(text, *turns, **fields):
+    """A question whose answer is under way: assistant and tool messages follow it."""
+    body = ask(text, **fields)
+    return {**body, "messages": [*body["messages"], *turns]}
+
+
+def function(name):
+    return {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}
+
+
 def tools(*which, **fields):
     return {"tools": list(which or (WEATHER,)), **fields}
 
@@ -59,6 +72,10 @@ def allowed(mode, *names):
     return {"type": "allowed_tools", "mode": mode, "tools": listed}
 
 
+def schema(value):
+    return {"type": "json_schema", "json_schema": {"name": "s", "schema": value}}
+
+
 TEXT = [
     Case("text", ask("[[say:Hello there]]"), plain("Hello there")),
     Case("nothing said", ask("[[say:]]"), plain("")),
@@ -68,7 +85,19 @@ TEXT = [
     Case("several choices", ask("[[say:one]]", n=3), [*plain("one"), *plain("one [1]"), *plain("one [2]")]),
     Case("length", ask("[[len:50]]", max_tokens=4), None, usage={"completion": 4}),
     Case("older limit gives way", ask("[[len:50]]", max_tokens=9, max_completion_tokens=4), None, usage={"completion": 4}),
+    Case("limit beyond the context", ask("[[say:x]]", max_tokens=100_000), plain("x")),
+    Case("every optional field null", ask("[[say:x]]", **NULLS), plain("x")),
+    Case("white space all around", ask("[[say:\\n    x = 1\\n\\n]]"), plain("\n    x = 1\n\n")),
+    Case("a character cut by the limit", ask("[[say:🙂]]", max_tokens=1), plain("\ufffd", "length"), usage={"completion": 1}),
     Case("stop string", ask("[[say:one STOP two]]", stop="STOP"), plain("one ")),
+    Case("nothing but a stop string", ask("[[say:STOP]]", stop="STOP"), plain("")),
+    Case("a form of any text", ask("[[say:x]]", regex="a", response_format={"type": "text"}), plain("x")),
+    Case("an end that nobody here asked for", ask("[[say:cut]][[finish:abort]]"), plain("cut")),
+    Case("an end of the engine's own kind", ask("[[say:cut]][[finish:banana]]"), plain("cut")),
+    Case("words of a developer", again("[[say:x]]", {"role": "developer", "content": "Be brief."}), plain("x")),
+    Case("a system without words", again("[[say:x]]", {"role": "system"}), plain("x")),
+    Case("a named user", {"model": M, "messages": [{"role": "user", "content": "[[say:x]]", "name": "bob"}]}, plain("x")),
+    Case("a user's white space", ask("   "), None),
     Case("stop string kept", ask("[[say:one STOP two]]", stop="STOP", no_stop_trim=True), plain("one STOP")),
     Case("earliest stop wins", ask("[[say:alpha BETA gamma]]", stop=["gamma", "BETA"]), plain("alpha ")),
     Case("stop in one piece", ask("[[say:alpha BETA gamma]][[chunk:50]]", stop=["gamma", "BETA"]), plain("alpha ")),
@@ -98,6 +127,9 @@ TOOLS = [
     ),
     Case("white space before a call", ask('[[say:\\n\\n]][[tool:get-time]]', **tools(TIME)), called(("get-time", "{}"))),
     Case("unknown function", ask("[[tool:other:{}]]", **tools()), called(("other", "{}"))),
+    Case("names with dots and other letters", ask('[[tool:ns.tool]][[tool:天気:{"市": "京"}]]', **tools(function("ns.tool"), function("天気"))), called(("ns.tool", "{}"), ("天気", '{"市":"京"}'))),
+    Case("after a call and its result", again("[[tool:get-time]][[next]][[say:Noon.]]", {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "get-time", "arguments": "{}"}}]}, {"role": "tool", "tool_call_id": "c1", "content": "12:00"}, **tools(TIME)), plain("Noon.")),
+    Case("text after a call", ask("[[tool:get-time]][[say: done]]", **tools(TIME)), called(("get-time", "{}"), content=" done")),
     Case("no call", ask("[[say:Nope]]", **tools()), plain("Nope")),
     Case("almost a call", ask("[[say:I like <tool_ca]]", **tools()), plain("I like <tool_ca")),
     Case("markup without tools", ask("[[tool:get-time]]"), plain('<tool_call>\n{"name": "get-time", "arguments": {}}\n</tool_call>')),
@@ -117,7 +149,12 @@ TOOLS = [
         plain('<tool_call>\n{"name": "get_weather", "arguments": {"city": }\n</tool_call>'),
         streams_more=True,
     ),
-    Case("call that is cut", ask('[[tool:get_weather:{"city": "Paris in the long spring"}]]', **tools(), max_tokens=22), None, streams_more=True),
+    Case(
+        "call that is cut",
+        ask('[[tool:get_weather:{"city": "Paris in the long spring"}]]', **tools(), max_tokens=22),
+        plain('<tool_call>\n{"name": "get_weather", "arguments": {"city"', "length"),
+        streams_more=True,
+    ),
     Case(
         "stop string inside a call",
         ask('[[tool:get_weather:{"city": "Paris"}]]', **tools(), stop="\n</tool_call>"),
@@ -125,6 +162,11 @@ TOOLS = [
         streams_more=True,
     ),
     Case("required", ask('[[calls:get_weather:{"city": "Paris"}|get-time:{}]]', **tools(WEATHER, TIME), tool_choice="required"), called(("get_weather", PARIS), ("get-time", "{}"))),
+    Case("required, and cut", ask('[[calls:get-time:{"zone": "far away"}]]', **tools(TIME), tool_choice="required", max_tokens=9), plain('[{"name": "get-', "length"), streams_more=True),
+    Case("calls where a schema is set as well", ask("[[tool:get-time]]", **tools(TIME), response_format=schema({"type": "object"})), called(("get-time", "{}"))),
+    Case("two tools of one name", ask("[[tool:get-time]]", **tools(TIME, TIME)), called(("get-time", "{}"))),
+    Case("tool of another type", ask("[[tool:get-time]]", **tools({**TIME, "type": "weird"})), called(("get-time", "{}"))),
+    Case("older names of tools", ask("[[tool:get-time]]", functions=[TIME["function"]], function_call="auto"), called(("get-time", "{}"))),
     Case("named", ask('[[say:{"city": "Paris"}]]', **tools(), tool_choice=named("get_weather")), called(("get_weather", PARIS))),
     Case("named, and prose came", ask("[[say:nope]]", **tools(), tool_choice=named("get_weather")), plain("nope")),
     Case("allowed, required", ask('[[calls:get-time:{}]]', **tools(WEATHER, TIME), tool_choice=allowed("required", "get-time")), called(("get-time", "{}"))),
@@ -137,10 +179,16 @@ REASONING = [
     Case("reasoning without its tag", ask("[[say:hm]]", THINKER), [("", "hm", [], "stop")]),
     Case("no tag from a model of no known family", ask("[[say:hm]]", UNKNOWN_THINKER), plain("hm")),
     Case("its tag, from a model of no known family", ask("[[reason:hm]][[say:So.]]", UNKNOWN_THINKER), [("\n\nSo.", "\nhm\n", [], "stop")]),
+    Case("white space after reasoning", ask("[[reason:  a\\n\\n  b]][[say:    x = 1\\n]]", THINKER), [("\n\n    x = 1\n", "\n  a\n\n  b\n", [], "stop")]),
+    Case("almost the end of reasoning", ask("[[say:<think>a</thin]]", THINKER), [("", "a</thin", [], "stop")]),
     Case("reasoning that does not end", ask("[[think:hm]]", THINKER), [("", "\nhm", [], "stop")]),
     Case("second block", ask("[[reason:a]][[say:x]][[say:<think>b</think>]][[say:y]]", THINKER), [("\n\nxy", "\na\nb", [], "stop")]),
     Case("told not to think", ask("[[say:So.]]", THINKER, reasoning_effort="none"), plain("So.")),
     Case("thinking disabled", ask("[[say:So.]]", THINKER, thinking={"type": "disabled"}), plain("So.")),
+    Case("effort of thinking: none", ask("[[say:So.]]", THINKER, thinking={"effort": "none"}), plain("So.")),
+    Case("a number for an effort", ask("[[reason:hm]][[say:So.]]", THINKER, reasoning_effort=2.5), [("\n\nSo.", "\nhm\n", [], "stop")]),
+    Case("members of thinking that nobody knows", ask("[[reason:hm]][[say:So.]]", THINKER, thinking={"type": "enabled", "budget_tokens": 5}), [("\n\nSo.", "\nhm\n", [], "stop")]),
+    Case("another template's switch", ask("[[say:hm]]", THINKER, chat_template_kwargs={"thinking": False}), [("", "hm", [], "stop")]),
     Case("template told not to think", ask("[[say:So.]]", THINKER, chat_template_kwargs={"enable_thinking": False}), plain("So.")),
     Case("told to think", ask("[[reason:hm]][[say:So.]]", M, thinking={"type": "enabled"}), [("\n\nSo.", "hm\n", [], "stop")]),
     Case("unasked reasoning", ask("[[reason:hm]][[say:So.]]", M), [("\n\nSo.", "\nhm\n", [], "stop")]),
@@ -148,11 +196,12 @@ REASONING = [
     Case("in one piece", ask("[[reason:let me think]][[say:So.]]", THINKER, stream_reasoning=False), [("\n\nSo.", "\nlet me think\n", [], "stop")]),
     Case("reasoning and a call", ask("[[reason:hm]][[tool:get-time]]", THINKER, **tools(TIME)), called(("get-time", "{}"), reasoning="\nhm\n")),
     Case("reasoning and required calls", ask("[[reason:hm]][[calls:get-time:{}]]", THINKER, **tools(TIME), tool_choice="required"), called(("get-time", "{}"), reasoning="\nhm\n")),
+    Case("reasoning and a named call", ask('[[reason:hm]][[say:{"city": "Paris"}]]', THINKER, **tools(), tool_choice=named("get_weather")), called(("get_weather", PARIS), reasoning="\nhm\n")),
     Case("reasoning counted", ask("[[say:<think>]][[say:a b c]][[say:</think>]][[say:x]]", THINKER), None),
     Case("engine's own count", ask("[[reason:hm]][[say:x]][[rtok:3]]", THINKER), None, usage={"reasoning": 3}),
 ]  # fmt: skip
 
-SCHEMA = {"type": "json_schema", "json_schema": {"name": "s", "schema": {"type": "object"}}}
+SCHEMA = schema({"type": "object"})
 REFUSED = [
     Case("temperature", ask("x", temperature=3), status=400, code="400", message="temperature is 3"),
     Case("n", ask("x", n=11), status=400, code="400", message="n is 11"),
@@ -164,9 +213,23 @@ REFUSED = [
     Case("unknown named function", ask("x", **tools(), tool_choice=named("nope")), status=400, code="400", message="nope"),
     Case("two constraints", ask("x", regex="a", ebnf="root ::= 'a'"), status=400, code="400", message="regex"),
     Case("regex and schema", ask("x", regex="a", response_format=SCHEMA), status=400, code="400", message="regex"),
+    Case("schema without an end", ask("x", response_format=schema({"$ref": "#"})), status=400, code="400", message="without an end"),
+    Case("call without an end", ask("x", **tools({"type": "function", "function": {"name": "f", "parameters": {"$ref": "#"}}}), tool_choice="required"), status=400, code="400", message="tools[0].function.parameters"),
+    Case("function name with a quote", ask("x", **tools(function('a"b'))), status=400, code="400", message="tools[0].function.name"),
+    Case("more sound than text", ask("x", modalities=["text", "audio"]), status=400, code="unsupported_output_modality", message="audio"),
+    Case("a picture", {"model": M, "messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,x"}}]}]}, status=400, code="process_messages_failed", message="image_url"),
+    Case("named without a name", ask("x", **tools(), tool_choice=named("")), status=400, code="400", message="tool_choice"),
+    Case("allowed that is not there", ask("x", **tools(), tool_choice=allowed("auto", "nope")), status=400, code="400", message="nope"),
+    Case("a root's words", again("x", {"role": "root", "content": "x"}), status=400, code="400", message="root"),
+    Case("arguments that are no JSON", again("x", {"role": "assistant", "content": "y", "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "not json"}}]}), status=400, code="process_messages_failed", message="arguments"),
+    Case("a file", {"model": M, "messages": [{"role": "user", "content": [{"type": "file", "file": {"file_id": "f"}}]}]}, status=400, code="unsupported_content_part", message="messages[0].content[0]"),
+    Case("a part that lacks its text", {"model": M, "messages": [{"role": "user", "content": [{"type": "text"}]}]}, status=400, code="unsupported_content_part", message="messages[0].content[0]"),
+    Case("a refusal for a part", again("x", {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}), status=400, code="unsupported_content_part", message="messages[1].content[0]"),
     Case("unknown model", ask("x", "no/such"), status=404, code="model_not_found", message="no/such"),
     Case("too long", ask("long " * 9000), status=400, code="context_length_exceeded", message="8192"),
     Case("engine refuses", ask("[[error:INVALID_ARGUMENT:boom]]"), status=400, code="start_generation_failed", message="boom"),
+    Case("engine cannot keep a form", ask("[[constraintfail]]"), status=400, code="start_generation_failed"),
+    Case("engine gives up", ask("[[error:ABORTED:boom]]"), status=409, code="start_generation_failed", message="boom"),
     Case("engine is full", ask("[[error:RESOURCE_EXHAUSTED:boom]]"), status=429, code="start_generation_failed", message="boom"),
 ]  # fmt: skip
 

@@ -105,6 +105,7 @@ async def http_whole(gateway, body):
             [call["id"], call["function"]["name"], call["function"]["arguments"]]
             for call in message.get("tool_calls", ())
         ]
+        assert not calls or message["content"] != "", "beside calls, no text is null"
         outcome.choices[choice["index"]] = Said(
             message["content"] or "",
             message["reasoning_content"] or "",
@@ -130,6 +131,7 @@ async def http_stream(gateway, body):
     outcome.usage = _usage(chunks.pop()["usage"])
     assert len({(chunk["id"], chunk["created"], chunk["model"]) for chunk in chunks}) == 1
     for chunk in chunks:
+        assert not chunk.get("usage"), "only the last chunk counts"
         (choice,) = chunk["choices"]
         _take_chunk(outcome.choices, choice)
     return outcome

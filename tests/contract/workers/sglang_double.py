@@ -36,6 +36,7 @@ class SglangDouble(pb_grpc.SglangSchedulerServicer):
         self.is_serving = True
         self.flushes = 0
         self.loras: dict[str, str] = {}
+        self.server_args: dict[str, str | None] = {}
         self.metadata: list[dict[str, str]] = []
         self._started_at = 0
 
@@ -120,9 +121,11 @@ class SglangDouble(pb_grpc.SglangSchedulerServicer):
         )
 
     async def GetServerInfo(self, request, context):
-        return pb.GetServerInfoResponse(
+        info = pb.GetServerInfoResponse(
             sglang_version="0.5", start_time=Timestamp(seconds=self._started_at), server_type="grpc"
         )
+        info.server_args.update(self.server_args)
+        return info
 
     async def GetLoads(self, request, context):
         return pb.GetLoadsResponse(

@@ -221,3 +221,27 @@ async def test_what_sglang_cannot_say_is_refused_before_anything_is_sent(worker,
     with pytest.raises(InvalidRequest, match="lark"):
         worker.generate_choices(requests, answers)
     assert (worker.inflight_requests, worker._names._used, double.requests) == (0, [], [])
+
+
+@SGLANG
+@pytest.mark.parametrize(("parser", "is_refused"), [(None, True), ("", True), ("qwen3", False)], ids=str)
+async def test_sglang_without_a_reasoning_parser_gets_no_form_that_begins_late(
+    watch, double, parser, is_refused
+):
+    double.server_args = {"reasoning_parser": parser}
+    await double.kill()
+    await watch.until(lambda worker: not worker.is_connected)
+    await double.start()
+    await watch.until(lambda worker: worker.is_ready)
+    late = {"regex": "a", "begins_after": "</think>"}
+    answers = [Collector(), Collector()]
+    requests = [generate_request([NORMAL, 1], constraint=late) for _ in answers]
+    if is_refused:
+        with pytest.raises(InvalidRequest, match="--reasoning-parser") as caught:
+            watch.worker.generate_choices(requests, answers)
+        assert caught.value.code == "constraint_not_supported"
+        assert (watch.worker.inflight_requests, double.requests) == (0, [])
+        requests[0].constraint.ClearField("begins_after")
+    watch.worker.generate_choices(requests[:1], answers[:1])
+    await ended(answers[:1])
+    assert len(double.requests) == 1

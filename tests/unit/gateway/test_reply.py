@@ -188,3 +188,38 @@ def test_a_declared_length_is_kept_or_the_answer_is_not_whole():
         reply.end()
         assert b"".join(outlet.sent).endswith(b"\r\n\r\n" + b"".join(written))
         assert outlet.answers == [is_whole]
+
+
+def test_who_asks_while_the_socket_is_full_is_called_once_when_the_client_reads():
+    outlet, calls = Outlet(), []
+    reply = reply_on(outlet)
+    assert not reply.is_behind(lambda: calls.append("never"))
+    reply.write(b"0")
+    fill(outlet, reply)
+    assert reply.is_behind(lambda: calls.append("a"))
+    assert reply.is_behind(lambda: calls.append("b"))
+    assert calls == []
+    drain(outlet, reply)
+    drain(outlet, reply)
+    assert calls == ["a", "b"]
+    assert not reply.is_behind(lambda: calls.append("never"))
+
+
+def test_who_waits_for_a_client_that_is_given_up_is_called_and_waits_no_more():
+    outlet, calls = Outlet(), []
+    reply = reply_on(outlet)
+    fill(outlet, reply)
+    assert reply.is_behind(lambda: calls.append("a"))
+    reply.close()
+    assert calls == ["a"]
+    assert not reply.is_behind(lambda: calls.append("never"))
+
+
+def test_a_body_of_megabytes_is_not_copied_behind_its_head():
+    outlet = Outlet()
+    reply = reply_on(outlet)
+    body = b"x" * 1_000_000
+    reply.start(200, [(b"content-length", b"1000000")])
+    reply.end(body)
+    assert outlet.sent[1] is body
+    assert outlet.answers == [True]

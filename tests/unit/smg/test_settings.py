@@ -88,7 +88,8 @@ def test_every_fault_of_every_source_is_told_with_its_source_and_value(tmp_path)
         f"{config}: port: unknown section; it belongs under 'listener'",
         f"{config}: routng: unknown section; did you mean routing?",
         f"{config}: listener.port: 'x' must be a valid integer, unable to parse string as an integer",
-        "--policy: 'fastest' must be 'least_load', 'power_of_two', 'random' or 'round_robin'",
+        "--policy: 'fastest' must be 'bucket', 'cache_aware', 'consistent_hashing', 'least_load', 'manual',"
+        " 'passthrough', 'power_of_two', 'prefix_hash', 'random' or 'round_robin'",
         "SMG_RETRY_MAX_RETRIES: '0' must be greater than or equal to 1",
     ]
     assert sorted(faults) == sorted(wanted)

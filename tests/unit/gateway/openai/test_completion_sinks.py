@@ -5,12 +5,13 @@ import json
 import pytest
 
 from gateway.openai.completion_sinks import JsonCompletionSink, SseCompletionSink
-from gateway.openai.legacy_logprobs import legacy_logprobs
+from gateway.openai.legacy_logprobs import legacy_json, legacy_lists
 from gateway.openai.sinks import StreamForm
 from smg.errors import EngineError
 from smg.parsers.events import Content
 from smg.pipelines.sinks import AnswerHead, ChoiceFinish, UsageCounter
 from smg_proto.common.v1 import common_pb2
+from tests.token_rows import token_rows
 
 HEAD = AnswerHead("cmpl-1", 1700000000, "m", "grpc://w:1", UsageCounter(prompt_tokens=5, completion_tokens=2))
 
@@ -53,6 +54,11 @@ def token(text, logprob, *, token_id, offset=0, top=()):
             token=data.decode("utf-8", "replace"), bytes=data, token_id=number, logprob=lower
         )
     return entry
+
+
+def legacy_logprobs(entries):
+    """The object that is written, read again."""
+    return json.loads(b"".join(legacy_json([legacy_lists(token_rows(*entries))])))
 
 
 def test_four_lists_stand_in_step():
@@ -101,8 +107,8 @@ def test_chunks_carry_the_log_probabilities_of_their_tokens_and_the_end_has_none
     page = Page()
     sink = SseCompletionSink(page, no_headers, StreamForm(), logprobs=True)
     sink.open(HEAD)
-    sink.pieces(0, [Content("He")], [token("He", -0.5, token_id=1)])
-    sink.pieces(0, [], [token("", -0.75, token_id=2, offset=2)])
+    sink.pieces(0, [Content("He")], token_rows(token("He", -0.5, token_id=1)))
+    sink.pieces(0, [], token_rows(token("", -0.75, token_id=2, offset=2)))
     sink.finish(0, ChoiceFinish("stop"))
     sink.close()
     sink.flush()
@@ -154,3 +160,38 @@ def test_a_stream_that_fails_says_so_in_a_kind_of_its_own():
     sink.fragment(0, b"He")
     sink.fail(EngineError("late", engine_code=13))
     assert page.events()[-1] == {"error": {"message": "late", "type": "stream_error"}}
+
+
+async def test_an_answer_of_megabytes_is_put_together_off_the_event_loop():
+    page = Page()
+    sink = JsonCompletionSink(page, no_headers, logprobs=True)
+    sink.open(HEAD)
+    text = "x" * 200_000
+    for index in (1, 0):
+        sink.pieces(index, [Content(text)], token_rows(token(f"He{index}", -0.5, token_id=1)))
+        sink.pieces(index, [Content("\0")], token_rows(token("llo", -0.25, token_id=2, offset=2)))
+        sink.finish(index, ChoiceFinish("stop"))
+    sink.close()
+    assert not page.is_started
+    await sink.written()
+    choices = json.loads(page.data)["choices"]
+    assert [choice["logprobs"]["tokens"] for choice in choices] == [["He0", "llo"], ["He1", "llo"]]
+    assert [choice["text"] for choice in choices] == [text + "\0"] * 2
+
+
+async def test_a_short_answer_is_written_when_it_is_closed():
+    page = Page()
+    sink = JsonCompletionSink(page, no_headers, logprobs=False)
+    sink.open(HEAD)
+    sink.finish(0, ChoiceFinish("stop"))
+    sink.close()
+    written = page.data
+    await sink.written()
+    assert page.data == written != b""
+
+
+@pytest.mark.parametrize("cut", [0, 1, 2, 3])
+def test_lists_in_several_parts_are_what_they_are_in_one(cut):
+    entries = [token("a", None, token_id=1), token("b", -1.0, token_id=2), token("c", -2.0, token_id=3)]
+    parts = [legacy_lists(token_rows(*part)) for part in (entries[:cut], entries[cut:]) if part]
+    assert json.loads(b"".join(legacy_json(parts))) == legacy_logprobs(entries)

@@ -11,6 +11,7 @@ from smg.errors import EngineError, InternalError
 from smg.parsers.events import Content
 from smg.pipelines.sinks import AnswerHead, ChoiceFinish, UsageCounter
 from smg_proto.common.v1 import common_pb2
+from tests.token_rows import token_rows
 
 USAGE = UsageCounter(prompt_tokens=5, completion_tokens=2, cached_tokens=4)
 HEAD = AnswerHead("id-1", 1700000000, "m", "grpc://w:1", USAGE)
@@ -172,7 +173,7 @@ LOGPROB = common_pb2.TokenLogprob(
 def test_log_probabilities_ride_on_their_chunk():
     page, sink = chat_stream()
     sink.open(HEAD)
-    sink.pieces(0, said("a"), [LOGPROB])
+    sink.pieces(0, said("a"), token_rows(LOGPROB))
     sink.flush()
     assert page.events()[1]["choices"][0]["logprobs"]["content"] == [
         {

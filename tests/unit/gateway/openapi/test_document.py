@@ -26,7 +26,9 @@ def operations():
 
 
 def routes():
-    return {(route.method, route.path.replace("*}", "}")): route for route in build_routes(Mock(), Mock())}
+    return {
+        (route.method, route.path.replace("*}", "}")): route for route in build_routes(Mock(), Mock(), Mock())
+    }
 
 
 def every_error(root=errors.SmgError):
@@ -110,6 +112,8 @@ def test_an_example_matches_its_schema(name):
 
 def test_every_operation_has_an_example_of_what_it_takes_and_answers():
     for key, operation in operations().items():
+        if operation["tags"] == ["administration"]:
+            continue
         content = operation["responses"]["200"]["content"]
         if key[1].startswith("/v1") or key[1] == "/readiness":
             assert all(media["examples"] for media in content.values()), key

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from servicers.local import compute_thread
 from servicers.local.compute_thread import ComputeThread
 
 
@@ -14,14 +15,19 @@ class Steps:
     def __init__(self) -> None:
         self.todo = []
         self.threads = set()
+        self.waits = False
 
     @property
     def can_step(self) -> bool:
         return bool(self.todo)
 
+    @property
+    def has_work(self) -> bool:
+        return self.waits
+
     def step(self, now_s: float):
         self.threads.add(threading.current_thread().name)
-        said = self.todo.pop(0) if self.todo else []
+        said = self.todo.pop(0) if self.todo else [["watched"]] if self.waits else []
         if said == "fault":
             raise RuntimeError("cannot tell")
         return said
@@ -70,6 +76,14 @@ async def test_a_command_that_fails_does_not_stop_the_others(rig, caplog):
     thread.call(say(["e"]))
     assert await told.get() == ["e"]
     assert "bad command" in caplog.text
+
+
+async def test_work_that_cannot_be_computed_yet_is_looked_after(rig, monkeypatch):
+    monkeypatch.setattr(compute_thread, "WATCH_S", 0.001)
+    thread, told = rig
+    thread.call(lambda steps: setattr(steps, "waits", True))
+    assert [await told.get() for _ in range(3)] == [[["watched"]]] * 3
+    thread.call(lambda steps: setattr(steps, "waits", False))
 
 
 async def test_a_fault_in_making_the_stepper_is_raised_by_start():

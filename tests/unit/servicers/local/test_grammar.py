@@ -106,6 +106,54 @@ def test_a_schema_too_deep_to_parse_is_refused(compiler):
         compiler.compile(Constraint(json_schema="[" * 100_000))
 
 
+def nested(levels):
+    schema = {"type": "string"}
+    for _ in range(levels):
+        schema = {"type": "object", "properties": {"a": schema}}
+    return schema
+
+
+def properties(count, **more):
+    return {"type": "object", "properties": {f"p{number}": {} for number in range(count)}, **more}
+
+
+@pytest.mark.parametrize(
+    ("schema", "named"),
+    [
+        (nested(90), "cannot be compiled: recursion limit"),
+        (properties(1001), "an object with 1001 optional properties; allowed: 1000"),
+        ({"anyOf": [properties(990)] * 17}, "an object with 990 optional properties; .* at most 16 objects"),
+    ],
+    ids=["deep", "many properties", "many in several objects"],
+)
+def test_a_schema_that_is_too_much_for_the_compiler_is_the_client_s_fault(compiler, schema, named):
+    with pytest.raises(RefusalError, match=named) as caught:
+        compiler.compile(Constraint(json_schema=json.dumps(schema)))
+    assert caught.value.code == INVALID_ARGUMENT
+    assert len(caught.value.message) < 500
+
+
+def test_required_properties_may_be_many(compiler):
+    schema = properties(4100, required=[f"p{number}" for number in range(4100)])
+    assert compiler.compile(Constraint(json_schema=json.dumps(schema)))
+
+
+def test_a_form_with_too_many_ways_to_go_on_is_too_large(compiler):
+    forms = {
+        f"d{one}": {"anyOf": [{"$ref": f"#/$defs/d{other}"} for other in range(60)] + [{"type": "null"}]}
+        for one in range(60)
+    }
+    schema = {
+        "type": "object",
+        "properties": {"x": {"$ref": "#/$defs/d0"}},
+        "required": ["x"],
+        "$defs": forms,
+    }
+    with pytest.raises(RefusalError, match="the constraint is too large") as caught:
+        accepts(compiler, Constraint(json_schema=json.dumps(schema)), '{"x":null}')
+    assert caught.value.code == INVALID_ARGUMENT
+
+
 def test_ids_beyond_the_tokenizer_are_never_allowed(compiler):
     mask = compiler.compile(Constraint(regex=".*")).allowed()
     assert mask.shape == (VOCAB_SIZE,)

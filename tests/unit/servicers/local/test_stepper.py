@@ -1,10 +1,13 @@
 """Stepper: what a sequence puts out does not depend on the others, and every piece of work ends exactly once."""
 
+from concurrent.futures import Future
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from servicers.local.compile_watch import MAX_COMPILE_S
 from smg_proto.engine.v1 import work_pb2
 from tests.unit.servicers.local.stepping import (
     EOS,
@@ -324,3 +327,45 @@ def test_the_load_is_told_when_sequences_come_and_go():
     assert session.loads[0].kv_capacity_tokens == 2 * 256
     assert driver.load.tokens_per_second == 0
     assert driver.load.steps > 0
+
+
+class Compilers:
+    """Compiles nothing, until it is told to."""
+
+    def __init__(self):
+        self.futures = []
+
+    def start(self, constraint, output, done):
+        self.futures.append(Future())
+        return self.futures[-1]
+
+
+CONSTRAINT = work_pb2.Constraint(regex="a")
+
+
+def test_a_sequence_that_waits_for_its_constraint_is_no_standstill_and_is_refused_in_the_end():
+    compilers, session = Compilers(), Session()
+    driver = Driver(grammars=compilers)
+    driver.submit(session, *(generate(n, [5, 6], constraint=CONSTRAINT) for n in (1, 2)))
+    compilers.futures[0].set_running_or_notify_cancel()
+    driver.step()
+    steps = driver.load.steps
+    driver.step()
+    assert driver.load.steps == steps + 1
+    driver.now_s += MAX_COMPILE_S
+    driver.step()
+    assert not driver.stepper.has_work
+    assert (session.failed[1].code, session.failed[1].is_retryable) == (3, False)
+    assert (session.failed[2].code, session.failed[2].is_retryable) == (8, True)
+
+
+@pytest.mark.parametrize("how", ["abort", "close"])
+def test_a_constraint_that_nobody_waits_for_is_not_compiled(how):
+    compilers, session = Compilers(), Session()
+    driver = Driver(grammars=compilers)
+    driver.submit(session, generate(1, [5, 6], constraint=CONSTRAINT))
+    if how == "abort":
+        driver.submit(session, abort=[1])
+    else:
+        driver.stepper.close(session)
+    assert compilers.futures[0].cancelled()

@@ -11,7 +11,7 @@ from smg.parsers.assemble import assemble
 from smg.parsers.events import CallArguments, CallBroken, CallEnd, CallStart, Content, Reasoning
 from smg.parsers.output import OutputParser
 from smg.parsers.reasoning import reasoning_parser
-from smg.parsers.tools import TOOL_PARSERS, tool_parser
+from smg.parsers.tools import TOOL_PARSERS, ToolSchema, tool_parser
 from smg.parsers.tools.forced import NamedCall, RequiredCalls
 
 if TYPE_CHECKING:
@@ -32,14 +32,20 @@ def golden(folder: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def output_parser(
-    *, tools: str | None = None, reasoning: str | None = None, starts_inside: bool = False, **options: Any
+    *,
+    tools: str | None = None,
+    schemas: Iterable[dict[str, Any]] = (),
+    reasoning: str | None = None,
+    starts_inside: bool = False,
+    **options: Any,
 ) -> OutputParser:
     """A fresh parser by the names that golden files have."""
     reader = reasoning_parser(reasoning, starts_inside=starts_inside) if reasoning else None
     if tools is None:
         return OutputParser(reader, None, **options)
     special = {"required": RequiredCalls, "named": lambda: NamedCall("get_weather")}
-    caller = tool_parser(tools) if tools in TOOL_PARSERS else special[tools]()
+    known = [ToolSchema(**each) for each in schemas]
+    caller = tool_parser(tools, known) if tools in TOOL_PARSERS else special[tools]()
     return OutputParser(reader, caller, **options)
 
 
@@ -60,8 +66,8 @@ def replay_in_lanes(parser: OutputParser, parts: Iterable[str], *, is_cut: bool 
             pieces.append(Content(part) if parser.lane == "content" else Reasoning(part))
         else:
             pieces += parser.feed(part)
-        check_lane(parser)
-        assert parser.openers == openers
+            check_lane(parser)
+            assert parser.openers == openers
     return pieces + parser.finish(is_cut=is_cut)
 
 
@@ -72,8 +78,8 @@ def check_lane(parser: OutputParser) -> None:
     assert (parser.lane == "reasoning") == parser.is_reasoning
     kind = Content if parser.lane == "content" else Reasoning
     probe = copy.deepcopy(parser)
-    assert parser.openers.isdisjoint(PLAIN)
-    assert probe.feed(PLAIN) == [kind(PLAIN)]
+    plain = "".join(character for character in PLAIN if character not in parser.openers)
+    assert probe.feed(plain) == [kind(plain)]
     assert probe.lane == parser.lane
 
 

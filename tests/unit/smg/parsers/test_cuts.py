@@ -172,6 +172,24 @@ class CountedText(str):
 @pytest.mark.parametrize(
     ("tools", "unit"),
     [
+        ("qwen3_coder", "<tool_call><function=f><parameter=a>\n1\n</parameter></function></tool_call>"),
+        ("qwen3_coder", "<function=f><parameter=a>x</para</function>"),
+        ("qwen3_coder", "<tool_call><tool_call><function=f>x</function>"),
+        ("glm45", '<tool_call>f<arg_key>a</arg_key><arg_value>"\n</arg_value></tool_call>'),
+        (
+            "kimi_k2",
+            "<|tool_calls_section_begin|><|tool_call_begin|>f:0<|tool_call_argument_begin|>{}<|tool_call_end|>",
+        ),
+        ("mistral", '[TOOL_CALLS]f[ARGS]{"a": 1}'),
+        ("mistral", '[TOOL_CALLS] [{"name": "f", "arguments": {}}, 1'),
+        (
+            "deepseek_v3",
+            "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{}\n```",
+        ),
+        ("pythonic", "[f(a='x\\n', b=[1.5, {'k': None}]), g()]"),
+        ("pythonic", "[f(a='some words', b=12)] ["),
+        ("gemma4", '<|tool_call>call:f{a:<|"|>x<|"|>,b:[1,y]}<tool_call|>'),
+        ("llama3_json", '<|python_tag|>{"name":"f","parameters":{}};'),
         ("hermes", '<tool_call>{"name":"f","arguments":{"a":1}}</tool_call>\n'),
         ("hermes", '<tool_call>{"name":"f","arguments":{"a":1}}'),
         ("hermes", '<tool_call>{"name":"f","arguments":{"a":]}}</tool_call>'),
@@ -207,6 +225,18 @@ def kept_texts(thing: Any) -> Iterator[str]:
 
 
 KEEPING = {
+    "a value of a text format": ("qwen3_coder", "<tool_call><function=f><parameter=a>", "x"),
+    "line breaks of a value": ("qwen3_coder", "<tool_call><function=f><parameter=a>", "\n"),
+    "a name of a text format": ("qwen3_coder", "<tool_call><function=", "x"),
+    "a key of a text format": ("glm45", "<tool_call>f<arg_key>", "x"),
+    "white space between tags": ("glm45", "<tool_call>f<arg_key>a</arg_key>", " "),
+    "a string of Python": ("pythonic", '[f(a="', "x"),
+    "a number of Python": ("pythonic", "[f(a=", "1"),
+    "a string of Gemma": ("gemma4", '<|tool_call>call:f{a:<|"|>', "x"),
+    "text of Gemma": ("gemma4", "<|tool_call>call:f{a:", "x"),
+    "what does not fit in a section": ("kimi_k2", "<|tool_calls_section_begin|>x", "x"),
+    "spaces in a section": ("kimi_k2", "<|tool_calls_section_begin|>", " "),
+    "spaces behind a mark": ("mistral", "[TOOL_CALLS]", " "),
     "arguments": ('<tool_call>{"name": "f", "arguments": {"a": "', "x"),
     "arguments before the name": ('<tool_call>{"arguments": {"a": "', "x"),
     "arguments as a string": ('<tool_call>{"name": "f", "arguments": "', "x"),
@@ -226,12 +256,13 @@ KEEPING = {
 # What is kept from one piece to the next may be a growing list, never a growing text: that would be copied every time.
 @pytest.mark.parametrize("kind", KEEPING, ids=str)
 def test_no_text_grows_from_piece_to_piece(kind: str) -> None:
-    head, character = KEEPING[kind]
-    parser = output_parser(tools="hermes", reasoning="think_tag", hold_reasoning=True)
+    *tools, head, character = KEEPING[kind]
+    parser = output_parser(tools=tools[0] if tools else "hermes", reasoning="think_tag", hold_reasoning=True)
+    longest = max(map(len, parser.markup))
     parser.feed(head)
     for _ in range(1000):
         parser.feed(character)
-    assert max(map(len, kept_texts(parser))) <= max(len(head), len("</tool_call>"))
+    assert max(map(len, kept_texts(parser))) <= max(len(head), longest)
 
 
 LENGTH = 200_000

@@ -55,6 +55,15 @@ def test_openers_are_found_wherever_they_stand() -> None:
     ]
 
 
+def test_a_marker_may_stand_at_the_end_of_another() -> None:
+    markers = Markers(("[CALLS]", "]"))
+    found = markers.find("a [CALLS] ]")
+    assert found is not None
+    assert (found.group(), found.start()) == ("[CALLS]", 2)
+    assert markers.find("a [CALL") is None
+    assert markers.safe_end("a [CALL") == 2
+
+
 @pytest.mark.parametrize(
     ("markers", "fault"),
     [

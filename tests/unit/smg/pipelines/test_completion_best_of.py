@@ -6,44 +6,36 @@ from smg.errors import EngineError
 from smg.parsers.events import Content
 from smg.pipelines.best_of import BestOfSink
 from smg.pipelines.sinks import AnswerHead, ChoiceFinish, UsageCounter
+from smg.services.sinks import ProtoCompletionSink
 from smg_proto.common.v1 import common_pb2
+from tests.token_rows import token_rows
 
 HEAD = AnswerHead("a", 1, "m", "grpc://w:1", UsageCounter())
 
 
-class Log:
-    """A sink that remembers its calls."""
-
-    def __init__(self):
-        self.calls = []
-
-    def __getattr__(self, name):
-        return lambda *arguments: self.calls.append((name, *arguments))
-
-    def texts(self):
-        return [
-            (call[1], "".join(piece.text for piece in call[2])) for call in self.calls if call[0] == "pieces"
-        ]
-
-
-def entries(*logprobs):
-    return [common_pb2.TokenLogprob(logprob=logprob) for logprob in logprobs]
+def rows(*logprobs):
+    return token_rows(*(common_pb2.TokenLogprob(token="x", logprob=logprob) for logprob in logprobs))
 
 
 def answered(candidates, *, prompts=1, n=1, prompt_entries=0, logprobs=False):
-    """What comes of candidates, each a text and its log-probabilities."""
-    log = Log()
+    """The choices that come of candidates, each a text and its log-probabilities."""
+    sink = ProtoCompletionSink(logprobs=logprobs)
     best_of = len(candidates) // prompts
-    sink = BestOfSink(log, [prompt_entries] * prompts, best_of=best_of, n=n, logprobs=logprobs)
-    sink.open(HEAD)
+    chooser = BestOfSink(sink, [prompt_entries] * prompts, best_of=best_of, n=n, logprobs=logprobs)
+    chooser.open(HEAD)
     # The last one first: they end in any order.
     for index, (text, numbers) in reversed(list(enumerate(candidates))):
-        sink.pieces(index, [Content(text)], entries(*numbers))
-        sink.finish(index, ChoiceFinish("stop", index))
-    assert log.calls == [("open", HEAD)]
-    sink.close()
-    sink.flush()
-    return log
+        for number in numbers:
+            chooser.pieces(index, [], rows(number))
+        chooser.pieces(index, [Content(text)], ())
+        chooser.finish(index, ChoiceFinish("stop", index))
+    chooser.close()
+    chooser.flush()
+    return sink.response().completion.choices
+
+
+def texts(choices):
+    return [(choice.index, choice.text) for choice in choices]
 
 
 @pytest.mark.parametrize(
@@ -59,35 +51,44 @@ def answered(candidates, *, prompts=1, n=1, prompt_entries=0, logprobs=False):
     ids=["one", "two", "mean", "equal", "empty"],
 )
 def test_the_likeliest_per_token_are_returned_best_first(candidates, n, expected):
-    log = answered(candidates, n=n)
-    assert log.texts() == list(enumerate(expected))
+    assert texts(answered(candidates, n=n)) == list(enumerate(expected))
 
 
 def test_each_prompt_has_its_own_candidates():
-    log = answered([("a", [-2.0]), ("b", [-1.0]), ("c", [-1.0]), ("d", [-2.0])], prompts=2)
-    assert log.texts() == [(0, "b"), (1, "c")]
-    assert [call[2].matched_stop for call in log.calls if call[0] == "finish"] == [1, 2]
-    assert [call[0] for call in log.calls[-2:]] == ["close", "flush"]
+    choices = answered([("a", [-2.0]), ("b", [-1.0]), ("c", [-1.0]), ("d", [-2.0])], prompts=2)
+    assert texts(choices) == [(0, "b"), (1, "c")]
+    assert [choice.matched_stop.token_id for choice in choices] == [1, 2]
 
 
 def test_log_probabilities_of_the_prompt_do_not_count():
     # With the prompt's entry the second would be the better one.
-    log = answered([("a", [-9.0, -1.0]), ("b", [-0.5, -2.0])], prompt_entries=1)
-    assert log.texts() == [(0, "a")]
+    choices = answered([("a", [-9.0, -1.0]), ("b", [-0.5, -2.0])], prompt_entries=1)
+    assert texts(choices) == [(0, "a")]
+
+
+def test_prompt_and_output_may_come_in_one():
+    sink = ProtoCompletionSink(logprobs=True)
+    chooser = BestOfSink(sink, [2], best_of=2, n=1, logprobs=True)
+    chooser.open(HEAD)
+    for index, numbers in enumerate([(-1.0, -1.0, -7.0), (-9.0, -9.0, -2.0)]):
+        chooser.pieces(index, [Content(str(index))], rows(*numbers))
+        chooser.finish(index, ChoiceFinish("stop"))
+    chooser.close()
+    assert texts(sink.response().completion.choices) == [(0, "1")]
 
 
 @pytest.mark.parametrize("logprobs", [False, True])
 def test_log_probabilities_are_handed_on_only_if_asked_for(logprobs):
-    log = answered([("a", [-2.0]), ("b", [-1.0])], logprobs=logprobs)
-    [call] = [call for call in log.calls if call[0] == "pieces"]
-    assert [entry.logprob for entry in call[3]] == ([-1.0] if logprobs else [])
+    [choice] = answered([("a", [-2.0]), ("b", [-1.0])], logprobs=logprobs)
+    assert choice.HasField("logprobs") == logprobs
+    assert [entry.logprob for entry in choice.logprobs.content] == ([-1.0] if logprobs else [])
 
 
-def test_a_failure_is_handed_on_and_no_candidate_is():
-    log = Log()
-    sink = BestOfSink(log, [0], best_of=2, n=1, logprobs=False)
-    sink.open(HEAD)
-    sink.pieces(0, [Content("a")], entries(-1.0))
-    error = EngineError("gone", engine_code=14)
-    sink.fail(error)
-    assert log.calls == [("open", HEAD), ("fail", error)]
+def test_a_failure_is_handed_on():
+    sink = ProtoCompletionSink(logprobs=False)
+    chooser = BestOfSink(sink, [0], best_of=2, n=1, logprobs=False)
+    chooser.open(HEAD)
+    chooser.pieces(0, [Content("a")], rows(-1.0))
+    chooser.fail(EngineError("gone", engine_code=14))
+    with pytest.raises(EngineError, match="gone"):
+        sink.response()

@@ -11,7 +11,7 @@ from smg.parsers.events import Content
 from smg.pipelines import echo as echo_module
 from smg.pipelines.answer import Answer
 from smg.pipelines.choice import Choice, TextOptions
-from smg.pipelines.echo import PromptEcho, prompt_echo
+from smg.pipelines.echo import PromptEcho, SharedEcho, prompt_echo
 from smg.pipelines.logprobs import LOWEST_LOGPROB
 from smg.prompt.builder import PromptBuilder
 from smg.prompt.packed import unpack_ids
@@ -53,6 +53,9 @@ class Log:
     def flush(self):
         pass
 
+    def is_behind(self, go_on):
+        return False
+
 
 class NoWorker:
     url = "grpc://w:1"
@@ -80,7 +83,7 @@ def rows(count, *, first=True):
 def started(builder, echo, options=OPTIONS):
     sink, worker = Log(), NoWorker()
     answer = Answer("a", 1, "m", sink)
-    choice = Choice(0, answer, builder.tokenizer, options, prompt=echo)
+    choice = Choice(0, answer, builder.tokenizer, options, prompt=SharedEcho(builder.tokenizer, echo))
     choice.sequence = 1
     answer.start(worker, [choice])
     return sink, answer, choice, worker

@@ -77,6 +77,9 @@ class Sink:
     def flush(self):
         pass
 
+    def is_behind(self, go_on):
+        return False
+
     def summary(self):
         answer = self.assembler.assembled()
         calls = [(call.name, call.arguments) for call in answer.calls]

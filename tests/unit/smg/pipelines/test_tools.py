@@ -5,6 +5,7 @@ import json
 import jsonschema
 import pytest
 
+from smg.errors import InvalidRequest
 from smg.pipelines.tools import forced_schema, is_forced, usable_tools
 from smg_proto.chat.v1 import chat_pb2, message_pb2, options_pb2
 
@@ -121,3 +122,69 @@ def test_a_definition_that_refers_to_itself_still_does():
 def test_a_name_given_twice_counts_once():
     schema = schema_of(tool("a", POINT), tool("a"))
     assert accepts(schema, [{"name": "a", "parameters": {}}])
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{"properties": {"x": {"type": "number"}}, "required": ["x"]}, {"type": ["string", "object"]}],
+    ids=["no type", "several types"],
+)
+@pytest.mark.parametrize("mode", [CHOICE.MODE_REQUIRED, CHOICE.MODE_FUNCTION], ids=["required", "named"])
+def test_the_arguments_of_a_forced_call_are_an_object_whatever_else_the_schema_allows(parameters, mode):
+    choice = CHOICE(mode=mode, name="a" if mode == CHOICE.MODE_FUNCTION else "")
+    schema = json.loads(forced_schema(request(tool("a", parameters), choice=choice)))
+
+    def arguments(value):
+        return value if mode == CHOICE.MODE_FUNCTION else [{"name": "a", "parameters": value}]
+
+    assert accepts(schema, arguments({"x": 1}))
+    assert not accepts(schema, arguments("x"))
+
+
+@pytest.mark.parametrize("kind", ["string", ["array", "null"]], ids=str)
+def test_a_function_that_takes_no_object_cannot_be_forced(kind):
+    with pytest.raises(InvalidRequest, match="parameters of 'a' have the type") as fault:
+        schema_of(tool("a", {"type": kind}))
+    assert fault.value.param == "tools"
+
+
+def test_references_to_the_whole_of_a_tools_parameters_and_into_them_keep_their_meaning():
+    tree = {
+        "type": "object",
+        "properties": {
+            "value": {"type": "integer"},
+            "twin": {"$ref": "#/properties/value"},
+            "next": {"$ref": "#"},
+        },
+        "required": ["value"],
+        "additionalProperties": False,
+    }
+    schema = schema_of(tool("a", tree), tool("b", POINT))
+    assert accepts(schema, [{"name": "a", "parameters": {"value": 1, "next": {"value": 2, "twin": 3}}}])
+    for wrong in ({"value": 1, "next": [{"name": "b", "parameters": {"x": 1}}]}, {"value": 1, "twin": "x"}):
+        assert not accepts(schema, [{"name": "a", "parameters": wrong}]), wrong
+
+
+def test_definitions_may_have_any_names_and_the_schema_an_id():
+    names = {"x/b": {"type": "integer"}, "b": {"type": "boolean"}, "c d~": {"type": "null"}}
+    places = {"p": "x~1b", "q": "b", "r": "c%20d~0"}
+    properties = {key: {"$ref": f"#/$defs/{place}"} for key, place in places.items()}
+    parameters = {"$id": "http://x/y", "type": "object", "properties": properties, "$defs": names}
+    schema = schema_of(tool("a", parameters))
+    assert accepts(schema, [{"name": "a", "parameters": {"p": 1, "q": True, "r": None}}])
+    for wrong in ({"p": True}, {"q": 1}, {"r": 1}):
+        assert not accepts(schema, [{"name": "a", "parameters": wrong}]), wrong
+
+
+def test_what_only_looks_like_a_reference_is_left_alone():
+    parameters = {
+        "type": "object",
+        "properties": {
+            "$ref": {"const": {"$ref": "#/x"}},
+            "enum": {"$ref": "#/properties/n"},
+            "n": {"type": "integer"},
+        },
+    }
+    schema = schema_of(tool("a", parameters))
+    assert accepts(schema, [{"name": "a", "parameters": {"$ref": {"$ref": "#/x"}, "enum": 1}}])
+    assert not accepts(schema, [{"name": "a", "parameters": {"enum": "x"}}])

@@ -131,6 +131,19 @@ def test_ids_before_and_after_a_text_are_added(tmp_path: Path) -> None:
     assert (ids[0], ids[-1]) == (start, end)
 
 
+@pytest.mark.parametrize("backend", ["auto", "reference"])
+def test_a_chat_and_a_text_begin_once_whichever_came_before(tmp_path: Path, backend: Any) -> None:
+    tokenizer = gpt2()
+    start = tokenizer.token_to_id("<s>")
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", start)])
+    builder = load(tmp_path, tokenizer, backend=backend)
+    for _ in range(2):
+        text = unpack_ids(builder.text("hello").ids)
+        chat = unpack_ids(builder.chat(user("hello")).ids)
+        assert text == chat[:-1]
+        assert [ids.count(start) for ids in (text, chat)] == [1, 1]
+
+
 def test_a_model_that_could_build_a_control_token_from_its_spelling_does_not(tmp_path: Path) -> None:
     builder = load(tmp_path, FAMILIES["unigram"]())
     controls = builder.tokenizer.special_ids - {0}

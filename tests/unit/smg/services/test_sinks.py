@@ -10,6 +10,7 @@ from smg.services.stream_sinks import ProtoChatStreamSink, ProtoCompletionStream
 from smg.services.streams import PieceBuffer
 from smg_proto.chat.v1 import options_pb2
 from smg_proto.common.v1 import common_pb2
+from tests.token_rows import token_rows
 
 COUNTS = UsageCounter(prompt_tokens=7, completion_tokens=3, cached_tokens=4)
 
@@ -36,7 +37,7 @@ def push_two_choices(sink):
 
 
 def entry(token):
-    return common_pb2.TokenLogprob(token=token, logprob=-0.5, token_id=1)
+    return common_pb2.TokenLogprob(token=token, logprob=-0.5)
 
 
 async def messages(sink):
@@ -49,7 +50,7 @@ async def messages(sink):
 def test_a_whole_chat_answer_has_every_choice_by_index():
     sink = ProtoChatSink(logprobs=False)
     push_two_choices(sink)
-    answer = sink.completion()
+    answer = sink.response().completion
     assert (answer.id, answer.created, answer.model, answer.system_fingerprint) == (
         "chatcmpl-1",
         1_700_000_000,
@@ -70,7 +71,7 @@ def test_a_whole_chat_answer_without_text_has_no_content():
     sink.open(head())
     sink.finish(0, ChoiceFinish("length"))
     sink.close()
-    [choice] = sink.completion().choices
+    [choice] = sink.response().completion.choices
     assert choice.HasField("message")
     assert not choice.message.HasField("content")
     assert choice.HasField("logprobs")
@@ -80,17 +81,17 @@ def test_a_whole_chat_answer_without_text_has_no_content():
 def test_log_probabilities_are_collected_in_order():
     sink = ProtoChatSink(logprobs=True)
     sink.open(head())
-    sink.pieces(0, said("a"), [entry("a")])
-    sink.pieces(0, said("bc"), [entry("b"), entry("c")])
+    sink.pieces(0, said("a"), token_rows(entry("a")))
+    sink.pieces(0, said("bc"), token_rows(entry("b"), entry("c")))
     sink.finish(0, ChoiceFinish("stop"))
     sink.close()
-    assert [each.token for each in sink.completion().choices[0].logprobs.content] == ["a", "b", "c"]
+    assert [each.token for each in sink.response().completion.choices[0].logprobs.content] == ["a", "b", "c"]
 
 
 def test_a_whole_completion_has_every_choice_by_index():
     sink = ProtoCompletionSink(logprobs=False)
     push_two_choices(sink)
-    answer = sink.completion()
+    answer = sink.response().completion
     assert [(choice.index, choice.text) for choice in answer.choices] == [(0, "Hello"), (1, "Goodbye")]
     assert answer.choices[1].matched_stop.token_id == 2
     assert answer.usage.prompt_tokens == 7
@@ -103,7 +104,7 @@ def test_a_failed_answer_raises_its_error(make):
     sink.pieces(0, said("half"), ())
     sink.fail(EngineError("the worker is lost", engine_code=14))
     with pytest.raises(EngineError, match="lost"):
-        sink.completion()
+        sink.response()
 
 
 def test_an_answer_that_was_not_closed_is_not_passed_off_as_whole():
@@ -111,7 +112,7 @@ def test_an_answer_that_was_not_closed_is_not_passed_off_as_whole():
     sink.open(head())
     sink.pieces(0, said("half"), ())
     with pytest.raises(InternalError):
-        sink.completion()
+        sink.response()
 
 
 def test_drafted_tokens_are_counted_only_where_an_engine_drafts():
@@ -152,7 +153,7 @@ async def test_a_stream_says_what_the_whole_answer_says(make):
     stream = make(PieceBuffer(1 << 20), StreamForm(usage=True))
     push_two_choices(stream)
     chunks = await messages(stream)
-    answer = whole.completion()
+    answer = whole.response().completion
     for choice in answer.choices:
         parts = [part for chunk in chunks for part in chunk.choices if part.index == choice.index]
         if make is ProtoChatStreamSink:

@@ -10,6 +10,7 @@ from smg.errors import DeadlineExceeded, EngineError
 from smg.pipelines.sinks import ChoiceFinish
 from smg.services.streams import MERGED_BYTES, PieceBuffer, SlowReader, deliver
 from smg_proto.common.v1 import common_pb2
+from tests.token_rows import token_rows
 
 MANY = 1 << 30
 STOP = ChoiceFinish("stop")
@@ -67,10 +68,10 @@ async def test_merging_stops_at_a_size_that_clients_accept():
 
 async def test_log_probabilities_stay_in_step_with_the_text():
     buffer = PieceBuffer(MANY)
-    entries = [common_pb2.TokenLogprob(token=word, logprob=-1.0) for word in ("a", "b", "c")]
-    buffer.text(0, "a", entries[:1])
-    buffer.text(0, "", entries[1:2])
-    buffer.text(0, "c", entries[2:])
+    rows = [token_rows(common_pb2.TokenLogprob(token=word, logprob=-1.0)) for word in ("a", "b", "c")]
+    buffer.text(0, "a", rows[0])
+    buffer.text(0, "", rows[1])
+    buffer.text(0, "c", rows[2])
     buffer.close()
     [piece] = await taken(buffer)
     assert [entry.token for entry in piece.logprobs] == ["a", "b", "c"]
@@ -272,3 +273,22 @@ async def test_a_write_that_fails_ends_the_answer():
     with pytest.raises(ConnectionResetError, match="gone"):
         await deliver(source, run, write, 1.0)
     assert ended == ["aborted"]
+
+
+async def test_who_asks_is_called_when_the_reader_comes_back_for_more():
+    buffer, calls = PieceBuffer(MANY), []
+    assert buffer.is_behind(lambda: calls.append("a"))
+    buffer.text(0, "one")
+    await buffer.take()
+    # The reader has it, and has not come back yet.
+    assert buffer.is_behind(lambda: calls.append("b"))
+    assert calls == []
+    reader = asyncio.create_task(buffer.take())
+    await asyncio.sleep(0)
+    assert calls == ["a", "b"]
+    assert not buffer.is_behind(lambda: calls.append("never"))
+    buffer.text(0, "two")
+    assert (await reader).texts == ["two"]
+    assert buffer.is_behind(lambda: calls.append("c"))
+    buffer.close()
+    assert calls == ["a", "b", "c"]

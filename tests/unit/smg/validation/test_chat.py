@@ -121,6 +121,7 @@ def test_all_faults_are_told_at_once():
         ),
         ({"tools": [message_pb2.Tool(type="function")]}, "tools[0].function.name"),
         ({"tools": TOOLS * 2049}, "tools"),
+        ({"tools": [message_pb2.Tool(name="a", description="d" * 1_000_000)] * 5}, "tools"),
         ({"tools": [message_pb2.Tool(name='a"')]}, "tools[0].function.name"),
         ({"tools": [message_pb2.Tool(name="a" * 257)]}, "tools[0].function.name"),
         ({"tools": [message_pb2.Tool(name="a", parameters_json="[]")]}, "tools[0].function.parameters"),

@@ -26,6 +26,7 @@ def request(**fields):
         {"prompts": [Prompt(text="")]},
         {"sampling": {"max_completion_tokens": 0}},
         {"json_schema": "{}"},
+        {"json_schema": " " * 1_000_000 + "{}", "n": 32},
         {"prompts": [Prompt(token_ids=completion_pb2.TokenIds(ids=[1]))]},
     ],
 )
@@ -42,6 +43,7 @@ def test_what_the_api_allows_passes(fields):
         ({"prompts": [Prompt(text="x")] * 60, "best_of": 20}, "prompt"),
         ({"sampling": {"max_completion_tokens": -1}}, "max_completion_tokens"),
         ({"json_schema": "x"}, "json_schema"),
+        ({"json_schema": " " * 1_000_000 + "{}", "prompts": [Prompt(text="x")] * 17, "n": 2}, "json_schema"),
         ({"json_schema": '{"$ref": "#"}'}, "json_schema"),
         ({"n": 129}, "n"),
         ({"prompts": [Prompt(text="x")] * 9, "n": 128}, "prompt"),  # more choices than one request may have

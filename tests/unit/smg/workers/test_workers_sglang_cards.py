@@ -6,7 +6,7 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 from smg_grpc_proto.generated import sglang_scheduler_pb2 as pb
 
-from smg.workers.sglang.cards import describe, load_of, max_running_of
+from smg.workers.sglang.cards import describe, load_of, max_running_of, waits_for_reasoning
 
 
 def model_info(**fields):
@@ -66,9 +66,16 @@ def test_an_embedding_model_embeds_and_generates_nothing():
     assert not (capabilities.constraints)
 
 
-@pytest.mark.parametrize(("backend", "served"), [("xgrammar", True), ("none", False)])
-def test_constraints_are_served_where_there_is_a_grammar_backend(backend, served):
-    assert bool(card(server_info(grammar_backend=backend)).capabilities.constraints) is served
+ALL_KINDS = ["json_schema", "regex", "ebnf", "structural_tag"]
+
+
+@pytest.mark.parametrize(
+    ("backend", "served"),
+    [("xgrammar", ALL_KINDS), ("another", ALL_KINDS), ("outlines", ["json_schema", "regex"]), ("none", [])],
+    ids=str,
+)
+def test_the_grammar_backend_tells_what_constraints_are_served(backend, served):
+    assert list(card(server_info(grammar_backend=backend)).capabilities.constraints) == served
 
 
 def test_sampling_defaults_arrive_and_what_is_no_number_does_not(caplog):
@@ -125,3 +132,12 @@ def test_loads_of_all_ranks_add_up():
 
 def test_negative_loads_are_nothing():
     assert load_of(pb.GetLoadsResponse(loads=[pb.SchedulerLoad(num_running_reqs=-1)])).running == 0
+
+
+@pytest.mark.parametrize(
+    ("args", "waits"),
+    [({}, True), ({"reasoning_parser": "qwen3"}, True), ({"reasoning_parser": None}, False)],
+    ids=str,
+)
+def test_a_server_that_does_not_tell_its_reasoning_parser_is_believed_to_have_one(args, waits):
+    assert waits_for_reasoning(server_info(**args)) is waits
