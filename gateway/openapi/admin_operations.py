@@ -41,7 +41,7 @@ def admin_paths() -> Json:
             "post": _admin(
                 "addWorker",
                 "Add a worker; it is connected to in the background",
-                {**accepted, **_refused(400, 409)},
+                {**_accepted({"Location": {"schema": _STRING}}), **_refused(400, 409)},
                 body={"url": _STRING, "labels": _LABELS},
                 required=["url"],
             ),
@@ -111,8 +111,9 @@ def _found(whose: str) -> Json:
     return response(whose, _content(members))
 
 
-def _accepted() -> Json:
-    return {"202": response("It is done, or will be.", _content({"status": _STRING, "worker_id": _STRING}))}
+def _accepted(headers: Json | None = None) -> Json:
+    content = _content({"status": _STRING, "worker_id": _STRING})
+    return {"202": response("It is done, or will be.", content, headers)}
 
 
 def _refused(*statuses: int) -> Json:

@@ -297,7 +297,7 @@ def test_a_completion_body_is_taken_or_refused(builder: PromptBuilder, raw: byte
     answered(completion_work(builder), raw)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @THOROUGH
 @given(raw=bodies(CHAT))
@@ -305,7 +305,7 @@ def test_many_chat_bodies_are_taken_or_refused(builder: PromptBuilder, raw: byte
     answered(chat_work(builder), raw)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @THOROUGH
 @given(raw=bodies(COMPLETION))

@@ -75,7 +75,7 @@ async def test_answers_to_requests_from_the_document_are_those_it_names(echo_wor
     await check(echo_worker, tmp_path, "--seed", "1", "--max-examples", "5", *phases)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 async def test_answers_to_many_more_requests_are_those_it_names(echo_worker, tmp_path):
     await check(echo_worker, tmp_path, "--seed", "2", "--max-examples", "60")

@@ -76,7 +76,7 @@ def test_worse_outputs(name: str, seed: int) -> None:
     check(name, random.Random(seed))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", TOOL_PARSERS, ids=str)
 def test_many_worse_outputs(name: str) -> None:
     rng = random.Random(name)
