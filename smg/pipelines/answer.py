@@ -27,7 +27,6 @@ class Answer:
         is_open: the first event has arrived; from here on an error goes to the sink.
         opened_at: loop time of the first event; 0 before.
         error: what the answer ended with after it was opened; None while all is well.
-        turns: where choices do what takes long.
         done: set when all choices have ended, with the error if they failed.
     """
 
@@ -41,7 +40,7 @@ class Answer:
         self.is_open = False
         self.opened_at = 0.0
         self.error: SmgError | None = None
-        self.turns = Turns()
+        self._turns: Turns | None = None
         self.done: asyncio.Future[None] = self._loop.create_future()
         self._worker: Worker | None = None
         self._choices: Sequence[Choice] = ()
@@ -49,6 +48,17 @@ class Answer:
         self._late_after_s = 0.0
         # Prompt and cached tokens by prompt: the choices of one prompt share it, so the largest cache hit counts.
         self._prompts: dict[int, tuple[int, int]] = {}
+
+    @property
+    def turns(self) -> Turns:
+        """Where choices do what takes long."""
+        if self._turns is None:
+            self._turns = Turns()
+        return self._turns
+
+    @turns.setter
+    def turns(self, turns: Turns) -> None:
+        self._turns = turns
 
     def start(self, worker: Worker, choices: Sequence[Choice]) -> None:
         """Take the choices that are about to be submitted to a worker.
