@@ -5,20 +5,19 @@ Errors here have a form of their own, which tools for the original gateway read:
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qs
 
-import orjson
 from pydantic_core import from_json
 
+from gateway.whole import answer_json
 from smg.errors import AlreadyExists, InvalidRequest, NotFound, SmgError
-from smg.services.admin import flush_worker
+from smg.services.admin import flush_all
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from gateway.reply import Header, Reply
+    from gateway.reply import Reply
     from gateway.request import HttpRequest
     from smg.workers.registered import RegisteredWorker
     from smg.workers.registry import WorkerRegistry
@@ -44,7 +43,7 @@ class AdminHandlers:
         workers = self._registry.workers()
         ready = sum(worker.is_ready for worker in workers)
         listed = [worker_json(worker) for worker in workers]
-        _answer(request, reply, {"workers": listed, "total": len(workers), "stats": {"healthy": ready}})
+        answer_json(request, reply, {"workers": listed, "total": len(workers), "stats": {"healthy": ready}})
 
     async def add_worker(self, request: HttpRequest, reply: Reply) -> None:
         """POST /workers: {"url", "labels"}. The worker is connected to in the background."""
@@ -59,7 +58,7 @@ class AdminHandlers:
             accepted = {"status": "accepted", "worker_id": worker.id, "url": worker.url, "location": location}
             message = "the worker is connected to in the background"
             headers = [(b"location", location.encode())]
-            _answer(request, reply, {**accepted, "message": message}, 202, headers)
+            answer_json(request, reply, {**accepted, "message": message}, 202, headers)
 
         await _telling_errors(request, reply, add)
 
@@ -67,7 +66,7 @@ class AdminHandlers:
         """GET /workers/{id}."""
 
         async def get() -> None:
-            _answer(request, reply, worker_json(self._registry.worker(request.parameters["id"])))
+            answer_json(request, reply, worker_json(self._registry.worker(request.parameters["id"])))
 
         await _telling_errors(request, reply, get)
 
@@ -77,7 +76,7 @@ class AdminHandlers:
         async def update() -> None:
             worker_id = request.parameters["id"]
             self._registry.relabel(worker_id, _labels(_object(request)))
-            _answer(request, reply, {"status": "accepted", "worker_id": worker_id}, 202)
+            answer_json(request, reply, {"status": "accepted", "worker_id": worker_id}, 202)
 
         await _telling_errors(request, reply, update)
 
@@ -89,32 +88,30 @@ class AdminHandlers:
             drain = parse_qs(request.query).get("drain", [""])[0].lower() in _TRUE
             self._registry.remove(worker_id, drain=drain)
             message = "it goes when its running work has ended" if drain else "it is gone"
-            _answer(request, reply, {"status": "accepted", "worker_id": worker_id, "message": message}, 202)
+            answer_json(
+                request, reply, {"status": "accepted", "worker_id": worker_id, "message": message}, 202
+            )
 
         await _telling_errors(request, reply, remove)
 
     async def flush_cache(self, request: HttpRequest, reply: Reply) -> None:
         """POST /flush_cache: every worker forgets its cached prefixes."""
-        workers = self._registry.workers()
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(flush_worker(worker)) for worker in workers]
-        failed = {
-            worker.id: task.result() for worker, task in zip(workers, tasks, strict=True) if task.result()
-        }
-        flushed = len(workers) - len(failed)
+        outcomes = await flush_all(self._registry.workers())
+        failed = {worker_id: fault for worker_id, fault in outcomes.items() if fault}
+        flushed = len(outcomes) - len(failed)
         answer: dict[str, Any] = {
             "status": "partial_success" if failed else "success",
-            "message": f"flushed the caches of {flushed} of {len(workers)} workers",
+            "message": f"flushed the caches of {flushed} of {len(outcomes)} workers",
             "workers_flushed": flushed,
-            "total_workers": len(workers),
+            "total_workers": len(outcomes),
         }
         if failed:
             answer["failed"] = failed
-        _answer(request, reply, answer, 206 if failed else 200)
+        answer_json(request, reply, answer, 206 if failed else 200)
 
     async def loads(self, request: HttpRequest, reply: Reply) -> None:
         """GET /get_loads, and /loads: what each worker does now."""
-        _answer(request, reply, {"workers": [_load(worker) for worker in self._registry.workers()]})
+        answer_json(request, reply, {"workers": [_load(worker) for worker in self._registry.workers()]})
 
 
 def worker_json(worker: RegisteredWorker) -> dict[str, Any]:
@@ -190,24 +187,4 @@ async def _telling_errors(request: HttpRequest, reply: Reply, work: Callable[[],
         await work()
     except SmgError as error:
         code = next((code for kind, code in _CODES if isinstance(error, kind)), error.code.upper())
-        _answer(request, reply, {"error": error.message, "code": code}, error.status)
-
-
-def _answer(
-    request: HttpRequest,
-    reply: Reply,
-    value: object,
-    status: int = 200,
-    headers: list[Header] | None = None,
-) -> None:
-    body = orjson.dumps(value)
-    reply.start(
-        status,
-        [
-            (b"content-type", b"application/json"),
-            (b"content-length", b"%d" % len(body)),
-            (b"x-request-id", request.context.request_id.encode()),
-            *(headers or ()),
-        ],
-    )
-    reply.end(body)
+        answer_json(request, reply, {"error": error.message, "code": code}, error.status)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import orjson
+from gateway.whole import TEXT, answer, answer_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,26 +39,26 @@ class StatusHandlers:
 
     async def liveness(self, request: HttpRequest, reply: Reply) -> None:
         """GET /liveness: the process answers."""
-        _text(request, reply, 200, b"OK")
+        answer(request, reply, 200, TEXT, b"OK")
 
     async def health(self, request: HttpRequest, reply: Reply) -> None:
         """GET /health: the process answers and serves."""
         if self._is_draining():
-            _text(request, reply, 503, b"draining")
+            answer(request, reply, 503, TEXT, b"draining")
         else:
-            _text(request, reply, 200, b"OK")
+            answer(request, reply, 200, TEXT, b"OK")
 
     async def readiness(self, request: HttpRequest, reply: Reply) -> None:
         """GET /readiness: at least one worker takes work, and we are not shutting down."""
         workers = self._registry.workers()
         ready = sum(worker.is_ready for worker in workers)
         why_not = self._why_not(ready)
-        answer: dict[str, str | int]
+        told: dict[str, str | int]
         if why_not:
-            answer = {"status": "not ready", "reason": why_not}
+            told = {"status": "not ready", "reason": why_not}
         else:
-            answer = {"status": "ready", "healthy_workers": ready, "total_workers": len(workers)}
-        _answer(request, reply, 503 if why_not else 200, b"application/json", orjson.dumps(answer))
+            told = {"status": "ready", "healthy_workers": ready, "total_workers": len(workers)}
+        answer_json(request, reply, told, 503 if why_not else 200)
 
     def _why_not(self, ready: int) -> str:
         if self._is_draining():
@@ -69,20 +69,4 @@ class StatusHandlers:
 
     async def metrics(self, request: HttpRequest, reply: Reply) -> None:
         """GET /metrics: Prometheus' text format."""
-        _answer(request, reply, 200, b"text/plain; version=0.0.4; charset=utf-8", self._exposition())
-
-
-def _text(request: HttpRequest, reply: Reply, status: int, body: bytes) -> None:
-    _answer(request, reply, status, b"text/plain; charset=utf-8", body)
-
-
-def _answer(request: HttpRequest, reply: Reply, status: int, content_type: bytes, body: bytes) -> None:
-    reply.start(
-        status,
-        [
-            (b"content-type", content_type),
-            (b"content-length", b"%d" % len(body)),
-            (b"x-request-id", request.context.request_id.encode()),
-        ],
-    )
-    reply.end(body)
+        answer(request, reply, 200, b"text/plain; version=0.0.4; charset=utf-8", self._exposition())

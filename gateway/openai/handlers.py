@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, TypeVar
-
-import orjson
 
 from gateway.openai.chat_request import chat_request
 from gateway.openai.chat_sinks import JsonChatSink, SseChatSink
@@ -14,8 +11,9 @@ from gateway.openai.completion_sinks import JsonCompletionSink, SseCompletionSin
 from gateway.openai.parse import parse_body
 from gateway.openai.sampling import stream_form
 from gateway.openai.shapes import CHAT, COMPLETION
-from gateway.openai.sinks import json_headers
+from gateway.whole import TEXT, answer, answer_json
 from smg.errors import ModelNotFound, SmgError
+from smg.pipelines.off_loop import in_thread
 from smg.pipelines.tools import is_forced
 
 if TYPE_CHECKING:
@@ -92,15 +90,9 @@ class OpenAIHandlers:
         """GET /v1/models."""
         models = [_model(model_id) for model_id in self._catalog.model_ids()]
         if not models:
-            body = b"No models available"
-            headers = [
-                (b"content-type", b"text/plain; charset=utf-8"),
-                (b"content-length", b"%d" % len(body)),
-            ]
-            reply.start(503, [*headers, *_id_header(request)])
-            reply.end(body)
+            answer(request, reply, 503, TEXT, b"No models available")
             return
-        _json(request, reply, {"object": "list", "data": models})
+        answer_json(request, reply, {"object": "list", "data": models})
 
     async def model(self, request: HttpRequest, reply: Reply) -> None:
         """GET /v1/models/{model}."""
@@ -110,14 +102,14 @@ class OpenAIHandlers:
             raise ModelNotFound(
                 f"no worker serves the model {name[:200]!r}; GET /v1/models lists the served ones"
             )
-        _json(request, reply, _model(model_id))
+        answer_json(request, reply, _model(model_id))
 
 
 async def off_loop_if_long(request: HttpRequest, work: Callable[[HttpRequest], MessageT]) -> MessageT:
     """Read a body: here when it is short, in a thread when that would hold up everybody else."""
     if len(request.body) <= INLINE_BODY_BYTES:
         return work(request)
-    return await asyncio.get_running_loop().run_in_executor(None, work, request)
+    return await in_thread(work, request)
 
 
 def _chat_message(request: HttpRequest) -> chat_pb2.ChatRequest:
@@ -154,12 +146,6 @@ class FailingInto:
 
 def _model(model_id: str) -> dict[str, str | int]:
     return {"id": model_id, "object": "model", "created": 0, "owned_by": "self_hosted"}
-
-
-def _json(request: HttpRequest, reply: Reply, value: object) -> None:
-    body = orjson.dumps(value)
-    reply.start(200, json_headers(body, _id_header(request)))
-    reply.end(body)
 
 
 def _id_header(request: HttpRequest) -> list[Header]:

@@ -33,11 +33,13 @@ _DRAIN: Json = {
 
 def admin_paths() -> Json:
     """Path items by path."""
-    ok, accepted = _found("It."), _accepted()
+    ok, accepted = _found("It.", {"id": _STRING, "url": _STRING, "status": _STRING}), _accepted()
     loads = {"200": response("The loads.", _content({"workers": {"type": "array"}}))}
     return {
         "/workers": {
-            "get": _admin("listWorkers", "All workers", {"200": _found("They.")}),
+            "get": _admin(
+                "listWorkers", "All workers", {"200": _found("They.", {"workers": {"type": "array"}})}
+            ),
             "post": _admin(
                 "addWorker",
                 "Add a worker; it is connected to in the background",
@@ -102,13 +104,8 @@ def _content(properties: Json) -> Json:
     return {"application/json": {"schema": schema}}
 
 
-def _found(whose: str) -> Json:
-    members = (
-        {"id": _STRING, "url": _STRING, "status": _STRING}
-        if whose == "It."
-        else {"workers": {"type": "array"}}
-    )
-    return response(whose, _content(members))
+def _found(what: str, members: Json) -> Json:
+    return response(what, _content(members))
 
 
 def _accepted(headers: Json | None = None) -> Json:

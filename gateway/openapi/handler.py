@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
+
+from gateway.whole import JSON, answer
+from smg.pipelines.off_loop import in_thread
 
 if TYPE_CHECKING:
     from gateway.reply import Reply
@@ -13,14 +15,7 @@ if TYPE_CHECKING:
 async def openapi(request: HttpRequest, reply: Reply) -> None:
     """GET /openapi.json."""
     # Made when somebody first asks for it, which takes about 50 ms: in a thread, so that no stream waits.
-    body = await asyncio.get_running_loop().run_in_executor(None, _document)
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", b"%d" % len(body)),
-        (b"x-request-id", request.context.request_id.encode()),
-    ]
-    reply.start(200, headers)
-    reply.end(body)
+    answer(request, reply, 200, JSON, await in_thread(_document))
 
 
 def _document() -> bytes:

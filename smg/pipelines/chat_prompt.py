@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smg.pipelines.messages import (
@@ -12,6 +11,7 @@ from smg.pipelines.messages import (
     template_tools,
     template_variables,
 )
+from smg.pipelines.off_loop import in_thread
 from smg.pipelines.prompt_limits import most_tokens
 from smg.pipelines.tools import usable_tools
 from smg.prompt.thinking import ThinkingDecision, decide
@@ -51,7 +51,7 @@ async def chat_prompt(model: ServedModel, request: chat_pb2.ChatRequest) -> Chat
     """
     if request.ByteSize() <= INLINE_PROMPT_CHARS and len(request.messages) <= INLINE_MESSAGES:
         return _render(model, request)
-    return await asyncio.get_running_loop().run_in_executor(None, _render, model, request)
+    return await in_thread(_render, model, request)
 
 
 def _render(model: ServedModel, request: chat_pb2.ChatRequest) -> ChatPrompt:

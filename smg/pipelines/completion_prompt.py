@@ -5,13 +5,13 @@ A prompt is text: no spelling in it becomes a control token. Whoever wants those
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from smg.errors import InvalidRequest
 from smg.pipelines.chat_prompt import INLINE_PROMPT_CHARS
 from smg.pipelines.echo import prompt_echo
 from smg.pipelines.infill import infill_prompt
+from smg.pipelines.off_loop import in_thread
 from smg.pipelines.prompt_limits import check_context, most_tokens, never_empty
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ async def completion_prompts(
     is_placed = request.echo and request.HasField("logprobs")
     if request.ByteSize() <= (INLINE_ECHO_BYTES if is_placed else INLINE_PROMPT_CHARS):
         return _tokenize(model, request, choices)
-    return await asyncio.get_running_loop().run_in_executor(None, _tokenize, model, request, choices)
+    return await in_thread(_tokenize, model, request, choices)
 
 
 def _tokenize(

@@ -13,6 +13,8 @@ from smg.workers.registered import WorkerState
 from smg_proto.admin.v1 import admin_pb2
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import grpc.aio
 
     from smg.services.rpc import Context
@@ -79,13 +81,11 @@ class AdminService:
         self, _request: admin_pb2.FlushCachesRequest, _: Context
     ) -> admin_pb2.FlushCachesResponse:
         """Flush every worker's cache, all at a time."""
-        workers = self._registry.workers()
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(flush_worker(worker)) for worker in workers]
+        outcomes = await flush_all(self._registry.workers())
         return admin_pb2.FlushCachesResponse(
             results=[
-                admin_pb2.FlushResult(worker_id=worker.id, error=task.result())
-                for worker, task in zip(workers, tasks, strict=True)
+                admin_pb2.FlushResult(worker_id=worker_id, error=fault)
+                for worker_id, fault in outcomes.items()
             ]
         )
 
@@ -124,7 +124,14 @@ def worker_message(worker: RegisteredWorker) -> admin_pb2.Worker:
     return message
 
 
-async def flush_worker(worker: RegisteredWorker) -> str:
+async def flush_all(workers: Sequence[RegisteredWorker]) -> dict[str, str]:
+    """Flush the caches of workers, all at a time. Returns by id what went wrong; empty where nothing did."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_flush(worker)) for worker in workers]
+    return {worker.id: task.result() for worker, task in zip(workers, tasks, strict=True)}
+
+
+async def _flush(worker: RegisteredWorker) -> str:
     """Flush one worker's cache. Returns what went wrong; empty when nothing did."""
     if worker.worker is None:
         return worker.reason
