@@ -113,10 +113,6 @@ class PieceBuffer:
         """Tell who has to know, at once, that the bound was passed."""
         self._on_overflow = callback
 
-    def text(self, index: int, text: str, logprobs: Logprobs = ()) -> None:
-        """Add content of a choice."""
-        self.pieces(index, [Content(text)] if text else [], logprobs)
-
     def pieces(self, index: int, pieces: Sequence[Piece], logprobs: Logprobs = ()) -> None:
         """Add more of a choice. What follows a piece of another kind becomes a message of its own."""
         for piece in pieces:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smg.errors import DeadlineExceeded, EngineError
+from smg.parsers.events import Content
 from smg.pipelines.sinks import ChoiceFinish
 from smg.services.streams import MERGED_BYTES, PieceBuffer, SlowReader, deliver
 from smg_proto.common.v1 import common_pb2
@@ -14,6 +15,11 @@ from tests.token_rows import token_rows
 
 MANY = 1 << 30
 STOP = ChoiceFinish("stop")
+
+
+def say(buffer, index, text, logprobs=()):
+    """More content of a choice."""
+    buffer.pieces(index, [Content(text)] if text else [], logprobs)
 
 
 async def taken(buffer):
@@ -30,8 +36,8 @@ def text_of(pieces, index):
 async def test_what_waits_for_the_reader_becomes_one_piece_a_choice():
     buffer = PieceBuffer(MANY)
     for number in range(5):
-        buffer.text(0, f"a{number}")
-        buffer.text(1, f"b{number}")
+        say(buffer, 0, f"a{number}")
+        say(buffer, 1, f"b{number}")
     buffer.close()
     pieces = await taken(buffer)
     assert [(piece.index, "".join(piece.texts)) for piece in pieces] == [(0, "a0a1a2a3a4"), (1, "b0b1b2b3b4")]
@@ -39,9 +45,9 @@ async def test_what_waits_for_the_reader_becomes_one_piece_a_choice():
 
 async def test_a_piece_that_was_taken_gets_nothing_more():
     buffer = PieceBuffer(MANY)
-    buffer.text(0, "one")
+    say(buffer, 0, "one")
     first = await buffer.take()
-    buffer.text(0, "two")
+    say(buffer, 0, "two")
     second = await buffer.take()
     assert (first.texts, second.texts) == (["one"], ["two"])
     assert (first.is_first, second.is_first) == (True, False)
@@ -49,7 +55,7 @@ async def test_a_piece_that_was_taken_gets_nothing_more():
 
 async def test_the_end_of_a_choice_travels_with_text_that_still_waits():
     buffer = PieceBuffer(MANY)
-    buffer.text(0, "bye")
+    say(buffer, 0, "bye")
     buffer.finish(0, STOP)
     buffer.close()
     [piece] = await taken(buffer)
@@ -59,7 +65,7 @@ async def test_the_end_of_a_choice_travels_with_text_that_still_waits():
 async def test_merging_stops_at_a_size_that_clients_accept():
     buffer = PieceBuffer(MANY)
     for _ in range(8):
-        buffer.text(0, "x" * (MERGED_BYTES // 2))
+        say(buffer, 0, "x" * (MERGED_BYTES // 2))
     buffer.close()
     pieces = await taken(buffer)
     assert len(pieces) == 4
@@ -69,9 +75,9 @@ async def test_merging_stops_at_a_size_that_clients_accept():
 async def test_log_probabilities_stay_in_step_with_the_text():
     buffer = PieceBuffer(MANY)
     rows = [token_rows(common_pb2.TokenLogprob(token=word, logprob=-1.0)) for word in ("a", "b", "c")]
-    buffer.text(0, "a", rows[0])
-    buffer.text(0, "", rows[1])
-    buffer.text(0, "c", rows[2])
+    say(buffer, 0, "a", rows[0])
+    say(buffer, 0, "", rows[1])
+    say(buffer, 0, "c", rows[2])
     buffer.close()
     [piece] = await taken(buffer)
     assert [entry.token for entry in piece.logprobs] == ["a", "b", "c"]
@@ -89,7 +95,7 @@ def test_merging_never_changes_the_text_of_a_choice(events):
         pieces = []
         for event in events:
             if event is not None:
-                buffer.text(*event)
+                say(buffer, *event)
             elif buffer.held_bytes:
                 pieces.append(await buffer.take())
         buffer.close()
@@ -108,9 +114,9 @@ def test_merging_never_changes_the_text_of_a_choice(events):
 
 async def test_an_error_comes_after_what_was_there_before_it():
     buffer = PieceBuffer(MANY)
-    buffer.text(0, "half")
+    say(buffer, 0, "half")
     buffer.fail(EngineError("lost", engine_code=14))
-    buffer.text(0, "too late")
+    say(buffer, 0, "too late")
     assert (await buffer.take()).texts == ["half"]
     with pytest.raises(EngineError, match="lost"):
         await buffer.take()
@@ -120,7 +126,7 @@ async def test_beyond_the_bound_everything_is_dropped_and_told_once():
     buffer, told = PieceBuffer(1000), []
     buffer.call_on_overflow(lambda: told.append(buffer.held_bytes))
     for _ in range(100):
-        buffer.text(0, "x" * 50)
+        say(buffer, 0, "x" * 50)
     assert told == [0]
     assert isinstance(buffer.overflow, SlowReader)
     with pytest.raises(SlowReader, match="more than 1000 bytes"):
@@ -130,7 +136,7 @@ async def test_beyond_the_bound_everything_is_dropped_and_told_once():
 async def test_many_small_texts_count_with_what_they_cost():
     buffer = PieceBuffer(10_000)
     for _ in range(1000):
-        buffer.text(0, "x")
+        say(buffer, 0, "x")
     assert buffer.overflow is not None
 
 
@@ -138,7 +144,7 @@ async def test_a_large_step_is_no_slowness_of_a_reader_that_waits():
     buffer = PieceBuffer(1000)
     reading = asyncio.create_task(buffer.take())
     await asyncio.sleep(0)
-    buffer.text(0, "x" * 5000)
+    say(buffer, 0, "x" * 5000)
     assert len((await reading).texts[0]) == 5000
     assert buffer.overflow is None
 
@@ -159,7 +165,7 @@ async def test_messages_are_written_in_order_until_the_answer_ends():
 
     async def run():
         for word in ("a", "b", "c"):
-            source.buffer.text(0, word)
+            say(source.buffer, 0, word)
             await asyncio.sleep(0)
         source.buffer.close()
 
@@ -194,7 +200,7 @@ async def test_an_answer_that_ends_without_a_word_ends_the_call():
     source = Texts()
 
     async def run():
-        source.buffer.text(0, "a")
+        say(source.buffer, 0, "a")
 
     written = []
 
@@ -212,7 +218,7 @@ async def test_a_client_that_stops_reading_loses_its_answer_at_the_bound():
     async def run():
         try:
             while True:
-                source.buffer.text(0, "x" * 100)
+                say(source.buffer, 0, "x" * 100)
                 await asyncio.sleep(0)
         finally:
             ended.append("aborted")
@@ -229,7 +235,7 @@ async def test_a_client_that_never_reads_the_end_is_given_up():
     source = Texts()
 
     async def run():
-        source.buffer.text(0, "x")
+        say(source.buffer, 0, "x")
         source.buffer.close()
 
     async def write(_):
@@ -261,7 +267,7 @@ async def test_a_write_that_fails_ends_the_answer():
     source, ended = Texts(), []
 
     async def run():
-        source.buffer.text(0, "x")
+        say(source.buffer, 0, "x")
         try:
             await asyncio.Event().wait()
         finally:
@@ -278,7 +284,7 @@ async def test_a_write_that_fails_ends_the_answer():
 async def test_who_asks_is_called_when_the_reader_comes_back_for_more():
     buffer, calls = PieceBuffer(MANY), []
     assert buffer.is_behind(lambda: calls.append("a"))
-    buffer.text(0, "one")
+    say(buffer, 0, "one")
     await buffer.take()
     # The reader has it, and has not come back yet.
     assert buffer.is_behind(lambda: calls.append("b"))
@@ -287,7 +293,7 @@ async def test_who_asks_is_called_when_the_reader_comes_back_for_more():
     await asyncio.sleep(0)
     assert calls == ["a", "b"]
     assert not buffer.is_behind(lambda: calls.append("never"))
-    buffer.text(0, "two")
+    say(buffer, 0, "two")
     assert (await reader).texts == ["two"]
     assert buffer.is_behind(lambda: calls.append("c"))
     buffer.close()
