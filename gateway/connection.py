@@ -96,6 +96,11 @@ class HttpConnection(RequestReader):
             if current.is_complete:
                 self._next()
 
+    def client(self) -> str:
+        """The address of the other side; empty when it is not known."""
+        peer: tuple[str, int] | None = self._transport.get_extra_info("peername")
+        return f"{peer[0]}:{peer[1]}" if peer else ""
+
     def close(self) -> None:
         """Close when the client has read what was written, or has had its time."""
         self._idle_ticks = 0

@@ -8,10 +8,13 @@ import socket
 from typing import TYPE_CHECKING
 
 from gateway.connection import TICKS_OF_IDLE, HttpConnection
+from gateway.tls_acceptor import TlsAcceptor
 from smg.errors import PortTaken
 
 if TYPE_CHECKING:
     from gateway.app import GatewayApp
+    from smg.tls.listening import ListeningTls
+    from smg.tls.reloading import Reloading
 
 logger = logging.getLogger(__name__)
 
@@ -44,8 +47,25 @@ def bind(host: str, port: int) -> socket.socket:
 class HttpListener:
     """One application on one socket."""
 
-    def __init__(self, app: GatewayApp, bound: socket.socket, idle_connection_s: float) -> None:
-        """Args: idle_connection_s is how long a connection without a request is kept."""
+    def __init__(
+        self,
+        app: GatewayApp,
+        bound: socket.socket,
+        idle_connection_s: float,
+        tls: Reloading[ListeningTls] | None = None,
+        handshake_s: float = 10.0,
+    ) -> None:
+        """Set up.
+
+        Args:
+            app: answers.
+            bound: listens already.
+            idle_connection_s: how long a connection without a request is kept.
+            tls: None for plain HTTP.
+            handshake_s: longest time that a client may take to agree on encryption.
+        """
+        self._tls = tls
+        self._handshake_s = handshake_s
         self._app = app
         self._socket = bound
         self._idle_s = max(1.0, idle_connection_s)
@@ -57,12 +77,7 @@ class HttpListener:
 
     async def run(self) -> None:
         """Serve until stopped, and let running requests end; on cancellation, cut every connection."""
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(
-            lambda: HttpConnection(self._app, loop, self._idle_s, self._connections.add, self._lost),
-            sock=self._socket,
-            backlog=BACKLOG,
-        )
+        server = await self._open()
         ticking = asyncio.create_task(self._tick())
         self._started.set()
         try:
@@ -73,6 +88,16 @@ class HttpListener:
             ticking.cancel()
             server.close()
             await self._cut()
+
+    async def _open(self) -> asyncio.Server | TlsAcceptor:
+        loop, tls = asyncio.get_running_loop(), self._tls
+
+        def connection() -> HttpConnection:
+            return HttpConnection(self._app, loop, self._idle_s, self._connections.add, self._lost)
+
+        if tls is None:
+            return await loop.create_server(connection, sock=self._socket, backlog=BACKLOG)
+        return TlsAcceptor(self._socket, connection, lambda: tls.value.context, self._handshake_s)
 
     async def wait_started(self) -> None:
         """Return when connections are accepted."""

@@ -5,7 +5,9 @@
     │   ├── MalformedRequest    400  not JSON, or of the wrong shape       INVALID_ARGUMENT
     │   └── ContextTooLong      400  more tokens than the model takes      INVALID_ARGUMENT
     ├── Unauthenticated         401  no key, or an unknown one             UNAUTHENTICATED
+    │   └── ControlPlaneUnauthenticated  the same, where only keys of the control plane open
     ├── PermissionDenied        403  a key without the right               PERMISSION_DENIED
+    │   └── ControlPlaneDenied  403  a control-plane key whose role is too low
     ├── NotFound                404  no such thing                         NOT_FOUND
     │   └── ModelNotFound       404  no worker serves the model            NOT_FOUND
     ├── MethodNotAllowed        405  wrong HTTP method                     UNIMPLEMENTED
@@ -14,7 +16,8 @@
     ├── Overloaded              429  over a limit                          RESOURCE_EXHAUSTED
     ├── ClientGone              499  the caller left                       CANCELLED
     ├── InternalError           500  our fault                             INTERNAL
-    │   └── PortTaken                an address cannot be listened on; told at start, never to a caller
+    │   ├── PortTaken                an address cannot be listened on; told at start, never to a caller
+    │   └── BadTlsFile               a certificate or key cannot be used; told at start, never to a caller
     ├── Unsupported             501  not served here                       UNIMPLEMENTED
     ├── WorkerUnavailable       503  no worker can take it now             UNAVAILABLE
     ├── DeadlineExceeded        504  took too long                         DEADLINE_EXCEEDED
@@ -149,12 +152,20 @@ class Unauthenticated(SmgError):
     default_code = "unauthenticated"
 
 
+class ControlPlaneUnauthenticated(Unauthenticated):
+    """No key of the control plane, or one that is not known there."""
+
+
 class PermissionDenied(SmgError):
     """A known key that lacks the right."""
 
     http_status = 403
     grpc_code = PERMISSION_DENIED
     default_code = "permission_denied"
+
+
+class ControlPlaneDenied(PermissionDenied):
+    """A key of the control plane whose role does not allow it."""
 
 
 class NotFound(SmgError):
@@ -220,6 +231,12 @@ class PortTaken(InternalError):
     """An address cannot be listened on. Ends the start of the router; no caller ever sees it."""
 
     default_code = "port_taken"
+
+
+class BadTlsFile(InternalError):
+    """A file for TLS cannot be used. Ends the start of the router; no caller ever sees it."""
+
+    default_code = "bad_tls_file"
 
 
 class Unsupported(SmgError):

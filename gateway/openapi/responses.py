@@ -48,6 +48,10 @@ _CODED = {
     504: ("GatewayTimeout", "It took longer than is allowed."),
 }
 # Errors in another form. 405 has a name and no operation: it is the answer to what is none.
+OPERATOR_REFUSALS: Json = {
+    "401": {"$ref": "#/components/responses/OperatorUnauthorized"},
+    "403": {"$ref": "#/components/responses/OperatorForbidden"},
+}
 _NAMES = {
     400: "BadRequest",
     401: "Unauthorized",
@@ -124,6 +128,15 @@ def error_responses() -> dict[str, Json]:
             "description": "A key is missing or unknown. There is no body.",
             "headers": _REQUEST_ID,
         },
+        "OperatorUnauthorized": {
+            "description": "A key is missing or unknown; with control-plane keys configured, the body says so.",
+            "headers": {
+                **_REQUEST_ID,
+                "WWW-Authenticate": {"schema": {"const": 'Bearer realm="control-plane"'}},
+            },
+            "content": text_content(),
+        },
+        "OperatorForbidden": response("A control-plane key that may only look.", text_content()),
         "MethodNotAllowed": response(
             "The path has other methods; `Allow` lists them.",
             json_content("GatewayError"),

@@ -9,17 +9,18 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Any, Literal, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, model_validator
 
+from smg.settings.callers import CallerSettings
 from smg.settings.fields import (
     HIGHEST_PORT,
     HeaderName,
     Pairs,
     Section,
-    TenantKey,
     WorkerUrls,
     setting,
 )
+from smg.settings.tls import TlsSettings
 
 _MIB = 1024 * 1024
 
@@ -220,17 +221,6 @@ class RetrySettings(Section):
         return self
 
 
-class CallerSettings(Section):
-    """Who may call."""
-
-    api_key: SecretStr | None = setting(
-        None, "Key that callers must show. Default: anybody may call.", metavar="KEY"
-    )
-    tenant_api_key: tuple[TenantKey, ...] = setting(
-        (), "Key of one tenant. May be repeated.", metavar="TENANT:KEY"
-    )
-
-
 class TelemetrySettings(Section):
     """What the router tells about itself."""
 
@@ -264,6 +254,7 @@ class RouterSettings(Section):
     admission: AdmissionSettings = Field(default_factory=AdmissionSettings)
     retries: RetrySettings = Field(default_factory=RetrySettings)
     callers: CallerSettings = Field(default_factory=CallerSettings)
+    tls: TlsSettings = Field(default_factory=TlsSettings)
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
 
 

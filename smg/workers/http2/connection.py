@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from smg.errors import CANCELLED, DEADLINE_EXCEEDED, UNAVAILABLE
+from smg.tls.worker import handshake_fault
 from smg.workers.http2 import frames
 from smg.workers.http2.calls import Answer, Call, prefixed
 from smg.workers.http2.frames import ProtocolError
@@ -24,7 +25,6 @@ from smg.workers.http2.sending import Uploads
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from smg.workers.address import Address
     from smg.workers.http2.calls import Receiver
     from smg.workers.http2.headers import Block
     from smg.workers.options import WorkerOptions
@@ -36,19 +36,6 @@ _MANY_STREAMS = 16
 _REFILL_BYTES = 2**30
 
 _CANCELLED = Status(CANCELLED, "cancelled", {})
-
-
-async def connect(address: Address, options: WorkerOptions) -> Connection:
-    """Open a connection. The server's settings may come later.
-
-    Raises:
-        OSError: nobody answers.
-        TimeoutError: it took too long.
-    """
-    connection = Connection(address.target, options)
-    async with asyncio.timeout(options.connect_timeout_s):
-        await asyncio.get_running_loop().create_connection(lambda: connection, address.host, address.port)
-    return connection
 
 
 @dataclass(slots=True)
@@ -69,9 +56,10 @@ class Connection(asyncio.Protocol):
             still end well.
     """
 
-    def __init__(self, authority: str, options: WorkerOptions) -> None:
+    def __init__(self, authority: str, options: WorkerOptions, *, is_tls: bool = False) -> None:
         self._loop = asyncio.get_running_loop()
         self._authority = authority
+        self._is_tls = is_tls
         self._options = options
         self._transport: asyncio.Transport | None = None
         self._uploads = Uploads(self._write)
@@ -122,7 +110,7 @@ class Connection(asyncio.Protocol):
             call.status = Status(UNAVAILABLE, self.ending.result(), {})
             self._loop.call_soon(self._tell, [call])
             return call
-        block = self._block(path) if not metadata else request_block(self._authority, path, metadata)
+        block = self._block(path, metadata)
         self._waiting.append(_Waiting(call, block, body, is_open))
         self._start_waiting()
         return call
@@ -172,7 +160,10 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing more will come."""
-        self._end(f"connection lost: {exc}" if exc else "the server closed the connection")
+        if isinstance(exc, OSError):
+            self._end(f"connection lost: {handshake_fault(exc)}")
+        else:
+            self._end(f"connection lost: {exc}" if exc else "the server closed the connection")
 
     def data_received(self, data: bytes) -> None:
         """Take a read apart, and tell every call that got something."""
@@ -364,8 +355,10 @@ class Connection(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
-    def _block(self, path: str) -> bytes:
+    def _block(self, path: str, metadata: tuple[tuple[str, str], ...]) -> bytes:
+        if metadata:
+            return request_block(self._authority, path, metadata, is_tls=self._is_tls)
         block = self._blocks_out.get(path)
         if block is None:
-            block = self._blocks_out[path] = request_block(self._authority, path)
+            block = self._blocks_out[path] = request_block(self._authority, path, is_tls=self._is_tls)
         return block
