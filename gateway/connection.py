@@ -106,6 +106,10 @@ class HttpConnection(RequestReader):
         self._idle_ticks = 0
         self._transport.close()
 
+    def is_closing(self) -> bool:
+        """Nothing more is read or answered."""
+        return self._transport.is_closing()
+
     def abort(self) -> None:
         """Close now."""
         self._transport.abort()

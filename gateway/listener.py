@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BACKLOG = 2048
+# Looks at connections that close, while the listener stops, and how many of them find nothing before they are cut.
+_LOOK_S = 0.25
+_FAREWELL_LOOKS = 8
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -97,7 +100,9 @@ class HttpListener:
 
         if tls is None:
             return await loop.create_server(connection, sock=self._socket, backlog=BACKLOG)
-        return TlsAcceptor(self._socket, connection, lambda: tls.value.context, self._handshake_s)
+        return TlsAcceptor(
+            self._socket, connection, lambda: tls.value.context, self._handshake_s, self._idle_s
+        )
 
     async def wait_started(self) -> None:
         """Return when connections are accepted."""
@@ -125,13 +130,23 @@ class HttpListener:
             connection.stop()
         try:
             async with asyncio.timeout(self._grace_s):
-                while self._connections:
-                    self._empty.clear()
-                    await self._empty.wait()
+                await self._wait_empty()
         except TimeoutError:
             logger.error(  # noqa: TRY400 - the trace would tell nothing
                 "%d requests were still running after %g s and are ended", len(self._app.tasks), self._grace_s
             )
+
+    async def _wait_empty(self) -> None:
+        """Wait for the last connection to end. One in TLS ends when the client agrees, who may not care: it gets a moment."""
+        quiet_looks = 0
+        while self._connections and quiet_looks < _FAREWELL_LOOKS:
+            self._empty.clear()
+            try:
+                async with asyncio.timeout(None if self._tls is None else _LOOK_S):
+                    await self._empty.wait()
+            except TimeoutError:
+                is_quiet = all(connection.is_closing() for connection in self._connections)
+                quiet_looks = quiet_looks + 1 if is_quiet and not self._app.tasks else 0
 
     async def _cut(self) -> None:
         """End what is left."""

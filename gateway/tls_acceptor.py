@@ -41,6 +41,7 @@ class TlsAcceptor:
         make_protocol: Callable[[], asyncio.Protocol],
         context: Callable[[], ssl.SSLContext],
         handshake_s: float,
+        farewell_s: float,
     ) -> None:
         """Start.
 
@@ -49,11 +50,13 @@ class TlsAcceptor:
             make_protocol: makes the protocol of one connection.
             context: the context that is valid now.
             handshake_s: longest time from the connection to its agreement on encryption.
+            farewell_s: longest time for a client to read the end of what it gets, and to agree to the end.
         """
         self._socket = bound
         self._make_protocol = make_protocol
         self._context = context
         self._handshake_s = handshake_s
+        self._farewell_s = farewell_s
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_listening = self._is_closed = False
@@ -117,7 +120,7 @@ class TlsAcceptor:
                     client,
                     ssl=self._context(),
                     ssl_handshake_timeout=self._handshake_s,
-                    ssl_shutdown_timeout=self._handshake_s,
+                    ssl_shutdown_timeout=self._farewell_s,
                 )
             elif first:
                 is_handed_on = True

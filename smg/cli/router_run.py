@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
 import sys
 from pathlib import Path
@@ -30,6 +31,9 @@ FAILURE = 1
 def start_logging(settings: RouterSettings) -> LogWriter:
     """Set up logging as the settings say; leave the result to end it."""
     telemetry = settings.telemetry
+    # gRPC writes to standard error past our log, a line for each client that fails to agree on TLS. It reads this when
+    # it is loaded, which comes later.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # noqa: TID251 -- set for a library, not read
     return configure_logging(
         level=telemetry.log_level, as_json=telemetry.log_json, secrets=secrets_of(settings)
     )

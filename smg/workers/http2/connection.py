@@ -35,6 +35,8 @@ _log = logging.getLogger(__name__)
 _MANY_STREAMS = 16
 _REFILL_BYTES = 2**30
 
+_NO_TLS = "; if it wants TLS, its address must begin with grpcs://"
+_NO_CERTIFICATE = "; it may want a certificate that it trusts (--client-cert-path)"
 _CANCELLED = Status(CANCELLED, "cancelled", {})
 
 
@@ -69,6 +71,7 @@ class Connection(asyncio.Protocol):
         self._waiting: deque[_Waiting] = deque()
         self._numbers = itertools.count(1, 2)
         self._max_streams = 2**31
+        self._is_greeted = False
         self._rest = b""
         self._unacknowledged = 0
         self._touched: list[Call] = []
@@ -160,10 +163,12 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing more will come."""
-        if isinstance(exc, OSError):
-            self._end(f"connection lost: {handshake_fault(exc)}")
-        else:
-            self._end(f"connection lost: {exc}" if exc else "the server closed the connection")
+        why = handshake_fault(exc) if isinstance(exc, OSError) else str(exc or "")
+        text = f"connection lost: {why}" if why else "the server closed the connection"
+        if not self._is_greeted:
+            # Servers that want TLS, or a certificate, close without a word.
+            text += _NO_CERTIFICATE if self._is_tls else _NO_TLS
+        self._end(text)
 
     def data_received(self, data: bytes) -> None:
         """Take a read apart, and tell every call that got something."""
@@ -263,6 +268,7 @@ class Connection(asyncio.Protocol):
     def _take_settings(self, flags: int, payload: bytes) -> None:
         if flags & frames.ACK:
             return
+        self._is_greeted = True
         settings = frames.settings_of(payload)
         self._max_streams = settings.get(frames.MAX_CONCURRENT_STREAMS, self._max_streams)
         self._write(frames.frame(frames.SETTINGS, frames.ACK, 0))
