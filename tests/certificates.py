@@ -13,6 +13,10 @@ class Issued:
     certificate: str
     key: str
 
+    def private_text(self) -> str:
+        """A line of the key, which must not be seen anywhere."""
+        return Path(self.key).read_text().splitlines()[1]
+
 
 class Authority:
     """An authority in a directory of its own."""
@@ -23,6 +27,10 @@ class Authority:
         self._ca = trustme.CA()
         self.path = str(directory / "ca.pem")
         self._ca.cert_pem.write_to_path(self.path)
+
+    def text(self) -> bytes:
+        """The authority's own certificate, PEM."""
+        return Path(self.path).read_bytes()
 
     def issue(self, name: str, *hosts: str) -> Issued:
         """Sign a certificate for hosts, and write it over the former one of that name."""
