@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 
 from gateway.admin import AdminHandlers
 from gateway.app import GatewayApp, Limits
+from gateway.edge.service import SERVICE as EDGE_SERVICE
+from gateway.edge.service import HttpEdgeService
 from gateway.listener import HttpListener, bind
 from gateway.openai.handlers import OpenAIHandlers
 from gateway.routes import ROUTE_NAMES, Route, RouteTable, build_routes
@@ -254,6 +256,7 @@ class Router:
             audit=self._audit,
             tls=self._tls,
             handshake_s=self._settings.tls.tls_handshake_timeout_secs,
+            others={EDGE_SERVICE: HttpEdgeService(self.app).add_to},
         )
 
 

@@ -1,9 +1,11 @@
-"""Who may call what, asked over HTTP and over gRPC: both doors have the same rules, and tell the same audit log."""
+"""Who may call what, asked over HTTP, gRPC, and HTTP over gRPC: all doors have the same rules and the same audit log."""
 
 import logging
 
 import grpc
+import orjson
 import pytest
+from google.api import httpbody_pb2
 
 from smg_proto.admin.v1 import admin_pb2
 from smg_proto.chat.v1 import chat_pb2
@@ -28,7 +30,7 @@ def bearer(key):
 
 
 async def statuses(gateway, key):
-    """What the key gets of: chat, models, GET /workers, POST /flush_cache over HTTP; then the same over gRPC."""
+    """What the key gets of chat, models, GET /workers and POST /flush_cache: over HTTP, gRPC, and HTTP over gRPC."""
     headers, metadata = bearer(key), tuple(bearer(key).items())
     http, admin = gateway.http, gateway.admin
     over_http = [
@@ -45,7 +47,25 @@ async def statuses(gateway, key):
     )
     codes = {"OK": 200, "UNAUTHENTICATED": 401, "PERMISSION_DENIED": 403}
     over_grpc = [codes[(await outcome(call))[0]] for call in calls]
-    return over_http, over_grpc
+    asked = (
+        ("POST", "/v1/chat/completions", orjson.dumps(BODY)),
+        ("GET", "/v1/models", b""),
+        ("GET", "/workers", b""),
+        ("POST", "/flush_cache", b""),
+    )
+    over_edge = [await edge_status(gateway, *each, metadata) for each in asked]
+    return over_http, over_grpc, over_edge
+
+
+async def edge_status(gateway, method, path, body, metadata):
+    """The status that a request gets which a proxy carries over gRPC."""
+    carried = (("x-envoy-original-method", method), ("x-envoy-original-path", path), *metadata)
+    message = httpbody_pb2.HttpBody(content_type="application/json", data=body).SerializeToString()
+    call = gateway.channel.unary_stream("/smg.edge.v1.HttpEdgeService/Call")(
+        message, metadata=carried, timeout=20
+    )
+    assert [each async for each in call]
+    return int(dict(await call.initial_metadata())["x-http-status"])
 
 
 # What is configured; by key, the statuses of chat, models, a look at the workers, and a change.
@@ -74,10 +94,10 @@ RULES = [
 
 
 @pytest.mark.parametrize(("configured", "rules"), RULES, ids=["open", "shared", "tenants", "roles", "all"])
-async def test_both_doors_open_for_the_same_keys(configured, rules, echo_worker):
+async def test_all_doors_open_for_the_same_keys(configured, rules, echo_worker):
     async with running_router(await echo_worker(), callers=configured) as gateway:
         for key, expected in rules.items():
-            assert await statuses(gateway, key) == (expected, expected), key
+            assert await statuses(gateway, key) == (expected, expected, expected), key
 
 
 async def test_refusals_have_the_forms_of_the_api():
