@@ -1,4 +1,4 @@
-"""Every knob, declared once: flag, environment name and YAML key derive from the field.
+"""Every knob, declared once, here or in a file of its section: flag, environment name and YAML key derive from the field.
 
 `--queue-size`, `SMG_QUEUE_SIZE` and `admission: {queue_size: …}` are the field `queue_size` of AdmissionSettings.
 Names are unique over all sections. Where the original gateway has the same thing, the name and the meaning are its.

@@ -3,12 +3,15 @@
 import asyncio
 import os
 import ssl
+import threading
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import grpc
 import httpx
 import pytest
+import uvloop
 
 from servicers.tls import TlsFiles
 from smg.server import Router
@@ -40,9 +43,40 @@ def listening(issued, **more):
     return {"tls_cert_path": issued.certificate, "tls_key_path": issued.key, **more}
 
 
+class RunningRouter:
+    """A router in a thread of its own, on uvloop as in the product, whose TLS is not asyncio's."""
+
+    def __init__(self, settings):
+        self.router = Router(settings)
+        self._ready, self._loop = Future(), Future()
+        self._thread = threading.Thread(target=uvloop.run, args=(self._main(),))
+
+    async def _main(self):
+        self._stop = asyncio.Event()
+        self._loop.set_result(asyncio.get_running_loop())
+        await self.router.run(self._ready.set_result, self._stop)
+
+    async def start(self):
+        self._thread.start()
+        self.addresses = await asyncio.wrap_future(self._ready)
+
+    async def wait_ready(self):
+        waiting = self.router.registry.wait_ready(20)
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(waiting, self._loop.result()))
+
+    @property
+    def worker(self):
+        return self.router.registry.workers()[0]
+
+    async def stop(self):
+        if self._thread.is_alive():
+            self._loop.result().call_soon_threadsafe(self._stop.set)
+        await asyncio.to_thread(self._thread.join)
+
+
 @asynccontextmanager
 async def router(*urls, is_ready=True, grace_s=5, **tls):
-    """A router with these settings of TLS, its addresses, and a way to stop it."""
+    """A router with these settings of TLS."""
     settings = RouterSettings(
         listener=ListenerSettings(
             host="127.0.0.1",
@@ -54,18 +88,13 @@ async def router(*urls, is_ready=True, grace_s=5, **tls):
         workers=WorkerSettings(worker_urls=urls, worker_connect_timeout_secs=2),
         tls=TlsSettings(**tls),
     )
-    running, stop = Router(settings), asyncio.Event()
-    ready = asyncio.get_running_loop().create_future()
-    task = asyncio.create_task(running.run(ready.set_result, stop))
+    running = RunningRouter(settings)
+    await running.start()
     try:
-        running.addresses = await ready
-        assert not is_ready or await running.registry.wait_ready(20)
-        running.stop = stop
-        running.task = task
+        assert not is_ready or await running.wait_ready()
         yield running
     finally:
-        stop.set()
-        await task
+        await running.stop()
 
 
 def trusting(authority, client=None, latest=None):
@@ -99,11 +128,10 @@ async def models_of(opened):
 
 async def reason_of(running, wanted):
     """Why the only worker is not ready, once the reason holds the wanted words."""
-    worker = running.registry.workers()[0]
     async with asyncio.timeout(20):
-        while wanted not in worker.reason:  # noqa: ASYNC110 - a state, for which there is no event
+        while wanted not in running.worker.reason:  # noqa: ASYNC110 - a state, for which there is no event
             await asyncio.sleep(0.01)
-    return worker.reason
+    return running.worker.reason
 
 
 async def test_both_doors_and_the_way_to_the_worker_are_encrypted(echo_worker, authority, issued):
@@ -197,7 +225,7 @@ async def test_a_router_without_certificate_is_not_let_in_by_a_worker_that_wants
     own = authority.issue("router", "router")
     shown = {"client_cert_path": own.certificate, "client_key_path": own.key}
     async with router(url, ca_cert_paths=(authority.path,), **shown) as running:
-        assert running.registry.workers()[0].is_ready
+        assert running.worker.is_ready
     wrong = stranger.issue("router", "router")
     shown = {"client_cert_path": wrong.certificate, "client_key_path": wrong.key}
     for others in ({}, shown):
@@ -222,7 +250,7 @@ async def test_what_is_wrong_with_a_workers_certificate_is_told(echo_worker, aut
             await reason_of(running, words)
     # The name that the certificate bears may be told, for workers behind addresses that change.
     async with router(named_url, **trust, worker_tls_server_name="engine.internal") as running:
-        assert running.registry.workers()[0].is_ready
+        assert running.worker.is_ready
 
 
 async def test_a_plain_address_of_a_worker_in_tls_says_what_may_be_wrong(echo_worker, issued):
@@ -245,7 +273,7 @@ async def test_a_new_certificate_is_shown_without_a_restart(authority):
             authority.issue("renewed", "localhost", "127.0.0.1")
             for path in (issued.certificate, issued.key):
                 os.utime(path, ns=(0, 1))
-            assert running._tls.refresh()
+            assert running.router._tls.refresh()
             after = [await asyncio.to_thread(peer_certificate, port, authority) for port in ports]
             assert before[0] == before[1] != after[0] == after[1]
             # A connection that is open goes on.
@@ -261,7 +289,6 @@ async def test_an_idle_client_does_not_hold_up_the_end(authority, issued):
         writer.write(b"GET /liveness HTTP/1.1\r\nhost: x\r\n\r\n")
         assert (await reader.readline()).startswith(b"HTTP/1.1 200")
         writer.transport.pause_reading()
-        running.stop.set()
         async with asyncio.timeout(30):
-            await running.task
+            await running.stop()
         writer.transport.abort()

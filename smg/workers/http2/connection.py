@@ -149,8 +149,7 @@ class Connection(asyncio.Protocol):
 
     def close(self, why: str = "the router closed the connection") -> None:
         """Close. Every running call ends with UNAVAILABLE."""
-        if self._transport is not None:
-            self._transport.close()
+        self._hang_up()
         self._end(why)
 
     # asyncio.Protocol
@@ -298,8 +297,8 @@ class Connection(asyncio.Protocol):
         self._streams.pop(call.stream, None)
         self._uploads.forget(call.stream)
         self._start_waiting()
-        if self.ending.done() and not self._streams and self._transport is not None:
-            self._transport.close()
+        if self.ending.done() and not self._streams:
+            self._hang_up()
 
     def _refuse(self, call: Call) -> None:
         """A call ended here because of what the server sent."""
@@ -352,6 +351,11 @@ class Connection(asyncio.Protocol):
         if self._unacknowledged >= _REFILL_BYTES:
             self._write(frames.window_update(self._unacknowledged))
             self._unacknowledged = 0
+
+    def _hang_up(self) -> None:
+        """Close the socket. In TLS that would wait for the server to agree, which need not come: its calls end anyway."""
+        if self._transport is not None:
+            (self._transport.abort if self._is_tls else self._transport.close)()
 
     def _resume(self) -> None:
         if self._transport is not None and not self._transport.is_closing():
