@@ -27,6 +27,10 @@ HEADERS: dict[str, Json] = {
         "description": "The address of the worker that served the request.",
         "schema": {"type": "string"},
     },
+    "Challenge": {
+        "description": "Where control-plane keys are configured.",
+        "schema": {"const": 'Bearer realm="control-plane"'},
+    },
     "ErrorCode": {"description": "The error's code.", "schema": {"type": "string"}},
     "RetryAfter": {
         "description": "Seconds after which to try again; absent when nobody can tell.",
@@ -129,12 +133,8 @@ def error_responses() -> dict[str, Json]:
             "headers": _REQUEST_ID,
         },
         "OperatorUnauthorized": {
-            "description": "A key is missing or unknown; with control-plane keys configured, the body says so.",
-            "headers": {
-                **_REQUEST_ID,
-                "WWW-Authenticate": {"schema": {"const": 'Bearer realm="control-plane"'}},
-            },
-            "content": text_content(),
+            "description": "A key is missing or unknown; where control-plane keys are configured, a text says so.",
+            "headers": {**_REQUEST_ID, "WWW-Authenticate": {"$ref": "#/components/headers/Challenge"}},
         },
         "OperatorForbidden": response("A control-plane key that may only look.", text_content()),
         "MethodNotAllowed": response(
