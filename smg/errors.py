@@ -16,6 +16,7 @@
     ├── ClientGone              499  the caller left                       CANCELLED
     ├── InternalError           500  our fault                             INTERNAL
     │   ├── StorageFailed       500  the history store does not answer     INTERNAL
+    │   ├── MissingPackage           an extra is not installed; told at start, never to a caller
     │   └── PortTaken                an address cannot be listened on; told at start, never to a caller
     ├── Unsupported             501  not served here                       UNIMPLEMENTED
     ├── WorkerUnavailable       503  no worker can take it now             UNAVAILABLE
@@ -228,6 +229,12 @@ class StorageFailed(InternalError):
     """The history store cannot be reached, or does not answer in time. What was asked for has not happened."""
 
     default_code = "storage_error"
+
+
+class MissingPackage(InternalError):
+    """What a setting asks for needs a package that is not installed. Ends the start; no caller ever sees it."""
+
+    default_code = "missing_package"
 
 
 class PortTaken(InternalError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from smg.errors import MissingPackage
 from smg.storage.memory import MemoryBounds, MemoryStore
 from smg.storage.none import NoStore
 
@@ -66,12 +67,12 @@ def make_store(settings: HistorySettings) -> HistoryStore:
     """The store that the settings name, not open yet.
 
     Raises:
-        ValueError: a package of the extra `history` is not installed; says how to install it.
+        MissingPackage: a package of the extra `history` is not installed; says how to install it.
     """
     try:
         return _STORES[settings.history_backend](settings)
     except ImportError as error:
-        raise ValueError(
+        raise MissingPackage(
             f"--history-backend {settings.history_backend} needs the package {error.name}:"
             " pip install 'smg[history]'"
         ) from error

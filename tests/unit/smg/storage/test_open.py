@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from smg.errors import NotFound
+from smg.errors import MissingPackage, NotFound
 from smg.settings import HistorySettings
 from smg.storage.memory import MemoryStore
 from smg.storage.none import NoStore
@@ -43,7 +43,7 @@ def test_a_backend_without_its_address_is_refused(fields, says):
 
 def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "smg.storage.redis", None)
-    with pytest.raises(ValueError, match=r"pip install 'smg\[history\]'"):
+    with pytest.raises(MissingPackage, match=r"pip install 'smg\[history\]'"):
         make_store(HistorySettings(history_backend="redis", redis_url="redis://h"))
 
 
