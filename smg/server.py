@@ -39,6 +39,8 @@ from smg.policies import make_policy
 from smg.prompt.builder import PromptBuilder
 from smg.services.methods import ROUTES
 from smg.services.server import GrpcParts, GrpcServer
+from smg.storage.open import make_store
+from smg.storage.upkeep import look_after
 from smg.telemetry.exporter import MetricsListener, exposition, new_registry
 from smg.telemetry.metrics import RouterMetrics
 from smg.tls.listening import listening_tls
@@ -115,6 +117,7 @@ class Router:
             load_builder(settings.models),
             FormatSettings(settings.models.tool_call_parser, settings.models.reasoning_parser),
         )
+        self.history = make_store(settings.history)
         self._keep_alive = KeepAlive(settings.listener.sse_keepalive_secs)
         status = StatusHandlers(
             self.registry,
@@ -183,6 +186,7 @@ class Router:
                     background = [
                         group.create_task(self._keep_alive.run()),
                         group.create_task(self._preload()),
+                        group.create_task(look_after(self.history, settings.history.history_retention_days)),
                         group.create_task(grpc.follow(self.registry)),
                         group.create_task(self._keep_certificates()),
                     ]
@@ -204,6 +208,7 @@ class Router:
             finally:
                 await self.registry.close()
                 await self._tokenizers.close()
+                await self.history.close()
 
     async def _drain(self, http: HttpListener, grpc: GrpcServer, serving: asyncio.Task[None]) -> None:
         self.is_draining = True

@@ -14,6 +14,7 @@ from smg.cli.screen import Readiness
 from smg.errors import BadTlsFile
 from smg.parsers.reasoning import REASONING_PARSERS
 from smg.parsers.tools import TOOL_PARSERS
+from smg.settings.redaction import secrets_in
 from smg.telemetry.logs import configure_logging
 from smg.tls.listening import listening_tls
 from smg.tls.worker import WorkerTls
@@ -41,7 +42,7 @@ def start_logging(settings: RouterSettings) -> LogWriter:
 
 def secrets_of(settings: RouterSettings) -> list[str]:
     """Every text that must not appear in a log line."""
-    return settings.callers.secrets()
+    return sorted(set(secrets_in(settings)))
 
 
 def check_start(command: str, settings: RouterSettings) -> None:

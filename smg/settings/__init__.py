@@ -8,6 +8,7 @@ from __future__ import annotations
 from smg.settings.callers import CallerSettings
 from smg.settings.faults import Fault, SettingsError
 from smg.settings.fields import Section
+from smg.settings.history import HistorySettings
 from smg.settings.keys import ControlPlaneKey, TenantKey
 from smg.settings.load import Loaded, environment, load
 from smg.settings.options import Option, options_of
@@ -39,6 +40,7 @@ __all__ = [
     "CallerSettings",
     "TlsSettings",
     "TelemetrySettings",
+    "HistorySettings",
     "EngineSettings",
     "Section",
     "TenantKey",

@@ -41,12 +41,6 @@ class CallerSettings(Section):
         "Log who uses the operator's endpoints: changes at level info, looks at debug, refusals at warning.",
     )
 
-    def secrets(self) -> list[str]:
-        """Every key, for those who must not let one out."""
-        holders = [*self.tenant_api_key, *self.control_plane_api_keys]
-        keys = [*(each.key for each in holders), *([self.api_key] if self.api_key else [])]
-        return [key.get_secret_value() for key in keys]
-
     @model_validator(mode="after")
     def _keys_differ(self) -> Self:
         """Each key has one owner; otherwise nobody could say who calls."""

@@ -20,6 +20,7 @@ from smg.settings.fields import (
     WorkerUrls,
     setting,
 )
+from smg.settings.history import HistorySettings
 from smg.settings.tls import TlsSettings
 
 _MIB = 1024 * 1024
@@ -256,6 +257,7 @@ class RouterSettings(Section):
     callers: CallerSettings = Field(default_factory=CallerSettings)
     tls: TlsSettings = Field(default_factory=TlsSettings)
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
+    history: HistorySettings = Field(default_factory=HistorySettings)
 
 
 class EngineSettings(Section):

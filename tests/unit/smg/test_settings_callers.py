@@ -3,6 +3,7 @@
 import pytest
 
 from smg.settings import RouterSettings, SettingsError, load
+from smg.settings.redaction import secrets_in
 
 
 def read(variables=None, **flags):
@@ -62,8 +63,19 @@ def test_a_key_of_a_tenant_cannot_be_the_shared_one():
 
 
 def test_one_key_may_open_both_planes():
-    callers = read(api_key="same", control_plane_api_keys=["k:n:admin:same"]).callers
-    assert callers.secrets() == ["same", "same"]
+    settings = read(api_key="same", control_plane_api_keys=["k:n:admin:same"])
+    assert list(secrets_in(settings)) == ["same", "same"]
+
+
+def test_every_secret_is_found_and_the_password_in_an_address_too():
+    settings = read(api_key="one", tenant_api_key=["t:two"], redis_url="redis://user:pass%21word@host:1/0")
+    assert list(secrets_in(settings)) == [
+        "one",
+        "two",
+        "redis://user:pass%21word@host:1/0",
+        "pass%21word",
+        "pass!word",
+    ]
 
 
 @pytest.mark.parametrize(
