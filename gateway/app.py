@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gateway.arriving import ArrivingRequest
+    from gateway.cors import Cors
     from gateway.reply import ExchangeReply
     from gateway.routes import Route, RouteTable
     from gateway.sse import KeepAlive
@@ -101,8 +102,20 @@ class GatewayApp:
         limits: Limits,
         observer: Observer,
         audit: AuditLog | None = None,
+        cors: Cors | None = None,
     ) -> None:
-        """Args: audit: told of every request for an operator's path; None tells nobody."""
+        """Build it.
+
+        Args:
+            routes: who answers what.
+            callers: who may ask.
+            keep_alive: keeps quiet streams open.
+            limits: what a client may cost.
+            observer: counts.
+            audit: told of every request for an operator's path; None tells nobody.
+            cors: which pages may ask from a browser; None says nothing to browsers.
+        """
+        self.cors = cors
         self.routes = routes
         self.callers = callers
         self.audit = audit
@@ -161,11 +174,16 @@ class Exchange:
         app, request = self._app, self._request
         raw_path, self._query = _target(request.url)
         self._raw_path = raw_path
+        if app.cors is not None:
+            self.reply.extra_headers = app.cors.answer(request.headers.get(b"origin", b""))
         try:
             route, self._parameters = app.routes.find(request.method, raw_path)
-        except SmgError:
+        except SmgError as error:
             prefix = app.routes.id_prefix(raw_path)
             self._context = request_context(request.headers, app.limits.id_headers, prefix)
+            if isinstance(error, MethodNotAllowed) and self._is_preflight():
+                self._answer_preflight(error.param or "")
+                return
             raise
         self._route = route
         self._context = request_context(request.headers, app.limits.id_headers, route.id_prefix)
@@ -177,6 +195,23 @@ class Exchange:
         ):
             length = declared.decode("latin-1")[:40]
             raise BodyTooLarge(f"the body has {length} bytes; at most {self.max_body_bytes} are allowed")
+
+    def _is_preflight(self) -> bool:
+        """A browser asks what a page may send."""
+        return (
+            self._app.cors is not None
+            and self._request.method == "OPTIONS"
+            and b"origin" in self._request.headers
+        )
+
+    def _answer_preflight(self, allowed: str) -> None:
+        cors, asked = self._app.cors, self._request.headers
+        assert cors is not None  # noqa: S101 - _is_preflight() has looked
+        headers = cors.preflight(asked[b"origin"], asked.get(b"access-control-request-headers", b""))
+        self.reply.extra_headers = ()
+        self.reply.start(200, [*headers, (b"allow", allowed.encode()), (b"content-length", b"0")])
+        self.reply.end()
+        self._end(200)
 
     def refuse(self, error: SmgError) -> None:
         """Answer without a handler."""

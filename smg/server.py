@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from gateway.admin import AdminHandlers
 from gateway.app import GatewayApp, Limits
+from gateway.cors import Cors
 from gateway.edge.service import SERVICE as EDGE_SERVICE
 from gateway.edge.service import HttpEdgeService
 from gateway.listener import HttpListener, bind
@@ -135,7 +136,13 @@ class Router:
             access_log=settings.telemetry.access_log,
         )
         self.app = GatewayApp(
-            RouteTable(routes), self._callers, self._keep_alive, limits, self._metrics, self._audit
+            RouteTable(routes),
+            self._callers,
+            self._keep_alive,
+            limits,
+            self._metrics,
+            self._audit,
+            Cors(listener.cors_allowed_origins) if listener.cors_allowed_origins else None,
         )
 
     def _build(self, status: StatusHandlers) -> list[Route]:

@@ -12,7 +12,7 @@ _NAMES = """
     cache-boundaries cache-index
     cache-match-threshold cache-ttl-secs cb-failure-threshold cb-success-threshold
     cb-timeout-duration-secs cb-window-duration-secs
-    cors-allowed-origins decode decode-policy
+    decode decode-policy
     decode-selector disable-health-check disable-load-monitoring disable-tokenizer-autoload
     disable-worker-overload-protection discovery-check-interval-secs discovery-file discovery-provider
     dp-aware dp-minimum-tokens-scheduler enable-igw enable-mesh enable-rl enable-trace enable-wasm

@@ -107,4 +107,25 @@ def _check_header_name(name: str) -> str:
     return name.lower()
 
 
+def _check_origin(origin: str) -> str:
+    """Check that a browser could name an origin so: scheme://host[:port] in lower case, or '*'.
+
+    Raises:
+        ValueError: it could not, so that no page would ever match.
+    """
+    if origin == "*":
+        return origin
+    try:
+        parts = urlsplit(origin)
+        has_more = bool(parts.path or parts.query or parts.fragment or parts.username) or parts.port == 0
+    except ValueError as error:
+        raise ValueError(f"'{origin}' is not an origin: {error}") from None
+    if not (parts.scheme and parts.hostname) or has_more or not origin.isascii() or origin != origin.lower():
+        raise ValueError(
+            f"'{origin}' is not an origin; wanted is scheme://host or scheme://host:port, or '*'"
+        )
+    return origin
+
+
+Origin = Annotated[str, AfterValidator(_check_origin)]
 HeaderName = Annotated[str, AfterValidator(_check_header_name)]

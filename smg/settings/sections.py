@@ -15,6 +15,7 @@ from smg.settings.callers import CallerSettings
 from smg.settings.fields import (
     HIGHEST_PORT,
     HeaderName,
+    Origin,
     Pairs,
     Section,
     WorkerUrls,
@@ -46,6 +47,11 @@ class ListenerSettings(Section):
     port: int = setting(30000, "HTTP port. 0 takes a free one.", ge=0, le=HIGHEST_PORT)
     grpc_port: int = setting(
         _port_after, "gRPC port. 0 takes a free one. Default: the port after --port.", ge=0, le=HIGHEST_PORT
+    )
+    cors_allowed_origins: tuple[Origin, ...] = setting(
+        (),
+        "Origins whose pages may call from a browser, such as https://app.example; '*' allows all. Default: none.",
+        metavar="ORIGIN",
     )
     max_payload_size: int = setting(512 * _MIB, "Longest request body, in bytes.", metavar="BYTES", ge=1)
     sse_keepalive_secs: float = setting(
