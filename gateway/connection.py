@@ -107,7 +107,9 @@ class HttpConnection(RequestReader):
     def client(self) -> str:
         """The address of the other side; empty when it is not known."""
         peer: tuple[str, int] | None = self._transport.get_extra_info("peername")
-        return f"{peer[0]}:{peer[1]}" if peer else ""
+        if not peer:
+            return ""
+        return f"[{peer[0]}]:{peer[1]}" if ":" in peer[0] else f"{peer[0]}:{peer[1]}"
 
     def close(self) -> None:
         """Close when the client has read what was written, or has had its time."""

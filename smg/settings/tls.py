@@ -38,7 +38,13 @@ class TlsSettings(Section):
         for cert, key in (("tls_cert_path", "tls_key_path"), ("client_cert_path", "client_key_path")):
             if (getattr(self, cert) is None) != (getattr(self, key) is None):
                 given, missing = (cert, key) if getattr(self, cert) else (key, cert)
-                raise ValueError(f"{given} needs {missing}: a certificate and its key belong together")
+                raise ValueError(
+                    f"{_flag(given)} needs {_flag(missing)}: a certificate and its key belong together"
+                )
         if self.tls_client_ca_paths and self.tls_cert_path is None:
-            raise ValueError("tls_client_ca_paths needs tls_cert_path and tls_key_path")
+            raise ValueError("--tls-client-ca-paths needs --tls-cert-path and --tls-key-path")
         return self
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")

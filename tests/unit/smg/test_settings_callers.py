@@ -81,10 +81,10 @@ def test_every_secret_is_found_and_the_password_in_an_address_too():
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        ({"tls_cert_path": "c"}, "tls_cert_path needs tls_key_path"),
-        ({"tls_key_path": "k"}, "tls_key_path needs tls_cert_path"),
-        ({"client_key_path": "k"}, "client_key_path needs client_cert_path"),
-        ({"tls_client_ca_paths": ["a"]}, "tls_client_ca_paths needs"),
+        ({"tls_cert_path": "c"}, "--tls-cert-path needs --tls-key-path"),
+        ({"tls_key_path": "k"}, "--tls-key-path needs --tls-cert-path"),
+        ({"client_key_path": "k"}, "--client-key-path needs --client-cert-path"),
+        ({"tls_client_ca_paths": ["a"]}, "--tls-client-ca-paths needs"),
         ({"tls_handshake_timeout_secs": "0"}, "greater than 0"),
     ],
 )
