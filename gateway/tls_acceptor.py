@@ -1,7 +1,8 @@
 """Accepts connections for TLS: looks at the first byte, then shakes hands with the certificate that is valid now.
 
 A client that speaks plain HTTP gets told so instead of a closed connection. Whoever says nothing, or does not come to
-an end, is waited for a bounded time, and only so many at once are waited for: the others stay in the kernel's queue.
+an end, is waited for a bounded time, and only so many at once are waited for: then the one that came first is closed,
+since a client that means it is done in a moment.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ _REFUSAL = whole_answer(400, "this port speaks HTTPS; plain HTTP was sent to it\
 # Accepted in one turn of the loop, and waited for at a time.
 _PER_TURN = 64
 MAX_HANDSHAKES = 1024
+# Shortest time between two lines about too many of them.
+_COMPLAINT_S = 60.0
 # Pause when the process has no file descriptors left.
 _EXHAUSTED_S = 1.0
 # Time for a refused client to read why.
@@ -58,7 +61,10 @@ class TlsAcceptor:
         self._handshake_s = handshake_s
         self._farewell_s = farewell_s
         self._loop = asyncio.get_running_loop()
-        self._tasks: set[asyncio.Task[None]] = set()
+        # In the order they came; and those that were given up, while they end.
+        self._tasks: dict[asyncio.Task[None], _Arrival] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._complained_at = -_COMPLAINT_S
         self._is_listening = self._is_closed = False
         self._listen()
 
@@ -68,8 +74,8 @@ class TlsAcceptor:
             return
         self._pause()
         self._is_closed = True
-        for task in tuple(self._tasks):
-            task.cancel()
+        while self._tasks:
+            self._give_up_oldest()
         self._socket.close()
 
     def _listen(self) -> None:
@@ -84,9 +90,6 @@ class TlsAcceptor:
 
     def _accept(self) -> None:
         for _ in range(_PER_TURN):
-            if len(self._tasks) >= MAX_HANDSHAKES:
-                self._pause()
-                return
             try:
                 client, _ = self._socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -96,17 +99,38 @@ class TlsAcceptor:
                 self._pause()
                 self._loop.call_later(_EXHAUSTED_S, self._listen)
                 return
-            task = self._loop.create_task(self._admit(client))
-            self._tasks.add(task)
+            if len(self._tasks) >= MAX_HANDSHAKES:
+                self._complain()
+                self._give_up_oldest()
+            arrival = _Arrival(client)
+            task = self._loop.create_task(self._admit(arrival))
+            self._tasks[task] = arrival
+            # A task that is cancelled before its first step never runs: what it has to close is closed by its end.
+            task.add_done_callback(arrival.ended)
             task.add_done_callback(self._ended)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        self._listen()
+    def _give_up_oldest(self) -> None:
+        task = next(iter(self._tasks))
+        del self._tasks[task]
+        self._ending.add(task)
+        task.cancel()
 
-    async def _admit(self, client: socket.socket) -> None:
-        """Bring one connection to its protocol, or close it."""
-        is_handed_on = False
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(task, None)
+        self._ending.discard(task)
+
+    def _complain(self) -> None:
+        now = self._loop.time()
+        if now - self._complained_at >= _COMPLAINT_S:
+            self._complained_at = now
+            logger.warning(
+                "more than %d clients at once do not come to an agreement on TLS; the first of them are closed",
+                MAX_HANDSHAKES,
+            )
+
+    async def _admit(self, arrival: _Arrival) -> None:
+        """Bring one connection to its protocol, or leave it to be closed."""
+        client = arrival.socket
         try:
             client.setblocking(False)
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -114,7 +138,7 @@ class TlsAcceptor:
                 await self._readable(client)
                 first = client.recv(1, socket.MSG_PEEK)
             if first == _HANDSHAKE:
-                is_handed_on = True
+                arrival.is_handed_on = True
                 await self._loop.connect_accepted_socket(
                     self._make_protocol,
                     client,
@@ -123,14 +147,11 @@ class TlsAcceptor:
                     ssl_shutdown_timeout=self._farewell_s,
                 )
             elif first:
-                is_handed_on = True
+                arrival.is_handed_on = True
                 await self._loop.connect_accepted_socket(_Refusal, client)
         except (OSError, TimeoutError) as error:
             # No certificate where one is wanted, an old version, a port scan: the client's own doing.
             logger.debug("a client did not agree on TLS: %s", error or "no answer in time")
-        finally:
-            if not is_handed_on:
-                client.close()
 
     async def _readable(self, client: socket.socket) -> None:
         ready: asyncio.Future[None] = self._loop.create_future()
@@ -144,6 +165,26 @@ class TlsAcceptor:
             await ready
         finally:
             self._loop.remove_reader(client)
+
+
+class _Arrival:
+    """A connection that has been accepted.
+
+    Attributes:
+        socket: does not block.
+        is_handed_on: a transport has it, and closes it.
+    """
+
+    __slots__ = ("socket", "is_handed_on")
+
+    def __init__(self, client: socket.socket) -> None:
+        self.socket = client
+        self.is_handed_on = False
+
+    def ended(self, _: object) -> None:
+        """Nobody brings it any further."""
+        if not self.is_handed_on:
+            self.socket.close()
 
 
 class _Refusal(asyncio.Protocol):

@@ -41,7 +41,7 @@ async def accepting(authority, handshake_s=30.0):
     finally:
         acceptor.close()
         # Its tasks have been cancelled: let them end.
-        await asyncio.gather(*acceptor._tasks, return_exceptions=True)
+        await asyncio.gather(*acceptor._tasks, *acceptor._ending, return_exceptions=True)
 
 
 async def until(condition):
@@ -76,19 +76,22 @@ async def test_who_says_nothing_does_not_keep_others_out(authority):
             writer.close()
 
 
-async def test_only_so_many_are_waited_for_and_the_others_come_when_there_is_room(authority, monkeypatch):
-    monkeypatch.setattr(tls_acceptor, "MAX_HANDSHAKES", 2)
+async def test_only_so_many_are_waited_for_and_the_first_gives_way(authority, monkeypatch, caplog):
+    monkeypatch.setattr(tls_acceptor, "MAX_HANDSHAKES", 3)
     async with accepting(authority) as (port, acceptor):
-        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(4)]
-        waiting = asyncio.create_task(answer(port, authority))
-        await until(lambda: len(acceptor._tasks) == 2)
-        for _ in range(50):
-            await asyncio.sleep(0)
-            assert len(acceptor._tasks) <= 2
-        assert not waiting.done()
+        silent = []
+        for number in range(6):
+            silent.append(await asyncio.open_connection("127.0.0.1", port))
+            await until(lambda: len(acceptor._tasks) == min(len(silent), 3))
+            if number >= 3:
+                # Who came first is told by a closed connection; the others are still waited for.
+                assert await silent[number - 3][0].read() == b""
+        assert await answer(port, authority) == b"hello"
+        assert not any(reader.at_eof() for reader, _ in silent[4:])
         for _, writer in silent:
             writer.close()
-        assert await waiting == b"hello"
+        await until(lambda: not acceptor._tasks)
+    assert len([each for each in caplog.records if "agreement on TLS" in each.message]) == 1
 
 
 @pytest.mark.parametrize("opening", [b"GET / HTTP/1.1\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\x00"])
