@@ -5,10 +5,11 @@ import contextlib
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.connection import TICKS_OF_IDLE, HttpConnection
+from tests.examples import examples
 from tests.unit.gateway.serving import Counts, exchange, gateway, listening
 
 GET = b"GET / HTTP/1.1\r\nhost: x\r\n"
@@ -110,7 +111,7 @@ REQUESTS = [
 ]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(15)
 @given(st.lists(st.sampled_from(REQUESTS), min_size=1, max_size=6), st.data())
 def test_requests_in_any_pieces_are_answered_in_order(requests, data):
     raw = b"".join(request for request, _ in requests)

@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.openai.chat_sinks import JsonChatSink
@@ -147,7 +147,6 @@ async def test_a_short_echo_is_written_before_the_step_returns(builder):
 SIZES = st.sampled_from([1, 2, 3, 15, 16, 17, 31, 32, 33, 48, 100])
 
 
-@settings(deadline=None)
 @given(SIZES, SIZES, st.integers(1, 3), st.lists(st.integers(1, 40), min_size=1, max_size=4))
 def test_lengths_and_cuts_do_not_change_the_answer(builder, prompt_tokens, output_tokens, count, sizes):
     prompt, output = ids_of(prompt_tokens), ids_of(output_tokens, start=301)

@@ -4,7 +4,7 @@ import itertools
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from smg.parsers.assemble import Assembler, assemble
@@ -15,6 +15,7 @@ from smg.pipelines.output import OutputForm
 from smg.pipelines.stages import TextOptions, TextStages
 from smg.prompt.builder import PromptBuilder
 from smg_proto.engine.v1 import work_pb2
+from tests.examples import examples
 
 CALL = '<tool_call>\n{"name": "f", "arguments": {"a": "</tool_call> é"}}\n</tool_call>'
 PARTS = [
@@ -121,7 +122,7 @@ def ids_of(tokenizer, text):
 
 @form_names
 @given(text=TEXTS, sizes=SIZES, stop=st.sampled_from([(), ("END",), ("\n\n", "wor")]))
-@settings(max_examples=60)
+@examples(15)
 async def test_steps_and_lanes_do_not_change_an_answer(tokenizer, form, text, sizes, stop):
     ids = ids_of(tokenizer, text)
     options = TextOptions(stop=stop, form=form)
@@ -136,7 +137,7 @@ async def test_steps_and_lanes_do_not_change_an_answer(tokenizer, form, text, si
 
 @form_names
 @given(text=TEXTS, sizes=SIZES)
-@settings(max_examples=40)
+@examples(10)
 async def test_log_probabilities_come_out_once_for_every_token(tokenizer, form, text, sizes):
     ids = ids_of(tokenizer, text)
     sink, _ = run(tokenizer, ids, sizes, TextOptions(logprobs=True, form=form))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from smg.policies.base import RouteRequest
 from smg.policies.cache_aware import CacheAware
 from smg.settings import RoutingSettings
 from smg.types.worker import WorkerSnapshot
+from tests.examples import examples
 from tests.unit.smg.policies.fleet import Fleet
 
 RNG = random.Random(5)
@@ -48,7 +49,7 @@ def test_a_prefix_that_all_share_does_not_pin_the_fleet_to_one_worker(running):
         assert min(fleet.counts.values()) >= 0.9 * 10_000 / 8
 
 
-@settings(max_examples=20, deadline=None)
+@examples(6)
 @given(seed=st.integers(0, 10_000), sessions=st.integers(1, 40), turns=st.integers(2, 6))
 def test_a_session_stays_where_its_history_is_when_loads_are_equal(seed, sessions, turns):
     rng, policy = random.Random(seed), policy_of(seed)
