@@ -236,7 +236,7 @@ async def test_a_connection_whose_request_does_not_arrive_is_closed():
         GET + b"\r\n" + POST: [b"200", b"408"],
         b"PUT /early HTTP/1.1\r\ncontent-length: 9\r\n\r\nabc": [b"404"],
     }
-    async with listening(served(), idle_s=1) as port:
+    async with listening(served(), idle_s=0.25) as port:
         answers = await asyncio.gather(*(exchange(port, sent) for sent in expected))
     got = [[part[:3] for part in answer.split(b"HTTP/1.1 ")[1:]] for answer in answers]
     assert dict(zip(expected, got, strict=True)) == expected
@@ -244,10 +244,11 @@ async def test_a_connection_whose_request_does_not_arrive_is_closed():
 
 async def test_a_long_answer_is_not_cut_by_half_a_request_behind_it():
     async def slow(request, reply):
-        await asyncio.sleep(1.3)
+        # Longer than a connection may be idle.
+        await asyncio.sleep(0.4)
         await brackets(request, reply)
 
-    async with listening(gateway(("GET", "/", slow)), idle_s=1) as port:
+    async with listening(gateway(("GET", "/", slow)), idle_s=0.25) as port:
         answer = await exchange(port, GET + b"\r\nGET / HT")
     assert b"\r\n\r\n<>" in answer
 

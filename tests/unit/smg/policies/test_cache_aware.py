@@ -16,6 +16,7 @@ from tests.examples import examples
 from tests.unit.smg.policies.fleet import Fleet
 
 RNG = random.Random(5)
+PLACED = 2500
 
 
 def policy_of(seed: int = 1, **fields) -> CacheAware:
@@ -39,14 +40,14 @@ def test_a_prefix_that_all_share_does_not_pin_the_fleet_to_one_worker(running):
     rng, policy, fleet = random.Random(1), policy_of(), Fleet(8, running)
     allowance = RoutingSettings().balance_abs_threshold
     shared = ids_of(2048, rng)
-    for _ in range(10_000):
+    for _ in range(PLACED):
         fleet.place(policy, RouteRequest("m", shared + ids_of(rng.randrange(16, 200), rng)))
         loads = [each.inflight_requests for each in fleet.pictures()]
         assert max(loads) - min(loads) <= max(allowance, running / 8 / 2) + 1
     # With more requests than the allowance of all workers but one, all of them work, and alike.
     if running > 7 * allowance:
-        assert max(fleet.counts.values()) <= 1.1 * 10_000 / 8
-        assert min(fleet.counts.values()) >= 0.9 * 10_000 / 8
+        assert max(fleet.counts.values()) <= 1.1 * PLACED / 8
+        assert min(fleet.counts.values()) >= 0.9 * PLACED / 8
 
 
 @examples(6)
