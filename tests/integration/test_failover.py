@@ -7,10 +7,10 @@ import pytest
 from tests.contract.doors.doors import DOORS
 from tests.integration.running_router import running_router, until
 
-STEP_S = 0.01
+STEP_S = 0.005
 WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
-LONG = " ".join(f"w{number}é🙂" for number in range(30))
-CITY = "Paris in the long, long spring of the year" * 3
+LONG = " ".join(f"w{number}é🙂" for number in range(16))
+CITY = "Paris in the long, long spring of the year"
 
 
 def ask(text, **fields):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,11 +26,13 @@ class Launcher:
         engine: name as in `smg worker --engine`.
         options: makes its options; is given the directory of a small tokenizer.
         marks: pytest marks, for engines that need something that is not always there.
+        name: in the names of tests; the engine's where it is empty.
     """
 
     engine: str
     options: Callable[[Path], EngineOptions]
     marks: Sequence[pytest.MarkDecorator] = ()
+    name: str = ""
 
     def create(self, tokenizer_dir: Path):
         """Make the engine; it is not started."""
@@ -42,6 +47,38 @@ LAUNCHERS = [
     # One thread: two wait for each other by spinning where the environment does not tell OpenMP otherwise. A short
     # context, for one test fills it.
     Launcher(
-        "local", lambda _: EngineOptions(dtype="fp32", threads=1, max_context=1024), (pytest.mark.model,)
+        "local",
+        lambda tokenizer_dir: EngineOptions(
+            (str(write_checkpoint(tokenizer_dir)),), ("tiny",), dtype="fp32", threads=1, max_context=1024
+        ),
+        (pytest.mark.model,),
+    ),
+    Launcher(
+        "local",
+        lambda _: EngineOptions(dtype="fp32", threads=1, max_context=1024),
+        (pytest.mark.model, pytest.mark.long),
+        "default-model",
     ),
 ]
+
+
+def write_checkpoint(tokenizer_dir: Path) -> Path:
+    """A small network with random weights on that tokenizer; that of the default model is much slower."""
+    from safetensors.torch import save_file
+
+    from servicers.local.config import config_to_hf
+    from tests.unit.servicers.local.tiny_model import TINY, random_weights
+
+    target = tokenizer_dir.with_name(f"{tokenizer_dir.name}-weights")
+    shutil.copytree(tokenizer_dir, target)
+    plain = json.loads((tokenizer_dir / "config.json").read_text())
+    config = dataclasses.replace(
+        TINY,
+        vocab_size=plain["vocab_size"],
+        context_tokens=1024,
+        eos_token_ids=(plain["eos_token_id"],),
+        bos_token_id=plain["bos_token_id"],
+    )
+    (target / "config.json").write_text(json.dumps(plain | config_to_hf(config)))
+    save_file(random_weights(config), target / "model.safetensors")
+    return target
