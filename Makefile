@@ -44,9 +44,10 @@ install: $(VENV)/serve.stamp ## make the environment for `make serve`
 
 dev: $(VENV)/dev.stamp ## make the environment for work on the code
 
-# Processes must name the tests alike: sets in the names have one order with a fixed seed.
+# Processes must name the tests alike: sets in the names have one order with a fixed seed. Files come in the order of
+# tests/conftest.py, the slow ones first.
 test: dev ## run every test but the long fuzz, with the coverage floor
-	PYTHONHASHSEED=0 $(RUN) -m pytest -q -n $(TEST_PROCESSES) --dist loadfile -m "not long" \
+	PYTHONHASHSEED=0 $(RUN) -m pytest -q -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder -m "not long" \
 		--cov --cov-report=term:skip-covered --cov-fail-under=$(COVERAGE_FLOOR) $(ARGS)
 
 fuzz: dev ## run the long fuzz tests, and each property test with many examples; some minutes
