@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +9,7 @@ import pytest
 
 from servicers.base import EngineOptions
 from servicers.factory import create_engine
+from tests.tiny_checkpoint import write_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -60,25 +58,3 @@ LAUNCHERS = [
         "default-model",
     ),
 ]
-
-
-def write_checkpoint(tokenizer_dir: Path) -> Path:
-    """A small network with random weights on that tokenizer; that of the default model is much slower."""
-    from safetensors.torch import save_file
-
-    from servicers.local.config import config_to_hf
-    from tests.unit.servicers.local.tiny_model import TINY, random_weights
-
-    target = tokenizer_dir.with_name(f"{tokenizer_dir.name}-weights")
-    shutil.copytree(tokenizer_dir, target)
-    plain = json.loads((tokenizer_dir / "config.json").read_text())
-    config = dataclasses.replace(
-        TINY,
-        vocab_size=plain["vocab_size"],
-        context_tokens=1024,
-        eos_token_ids=(plain["eos_token_id"],),
-        bos_token_id=plain["bos_token_id"],
-    )
-    (target / "config.json").write_text(json.dumps(plain | config_to_hf(config)))
-    save_file(random_weights(config), target / "model.safetensors")
-    return target
