@@ -22,6 +22,8 @@ BACKLOG = 2048
 # Looks at connections that close, while the listener stops, and how many of them find nothing before they are cut.
 _LOOK_S = 0.25
 _FAREWELL_LOOKS = 8
+# The clock of connections ticks TICKS_OF_IDLE times in it.
+SHORTEST_IDLE_S = 0.25
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -71,7 +73,7 @@ class HttpListener:
         self._handshake_s = handshake_s
         self._app = app
         self._socket = bound
-        self._idle_s = max(1.0, idle_connection_s)
+        self._idle_s = max(SHORTEST_IDLE_S, idle_connection_s)
         self._connections: set[HttpConnection] = set()
         self._started = asyncio.Event()
         self._stopping = asyncio.Event()

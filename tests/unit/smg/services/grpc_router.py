@@ -14,11 +14,13 @@ from smg.callers.directory import caller_directory
 from smg.errors import EngineError
 from smg.parsers.events import Content
 from smg.pipelines.catalog import ModelCatalog
+from smg.pipelines.conversations import Conversations
 from smg.pipelines.formats import FormatSettings
 from smg.pipelines.meter import Meters
 from smg.pipelines.sinks import AnswerHead, ChoiceFinish, UsageCounter
 from smg.services.server import GrpcParts, GrpcServer
 from smg.settings import CallerSettings, ListenerSettings
+from smg.storage.none import NoStore
 from smg.telemetry.metrics import RouterMetrics
 from smg.workers.base import Worker
 from smg.workers.options import WorkerOptions
@@ -172,6 +174,7 @@ async def router(*, script=say_hello, workers=1, api_key="", tenants=(), aliases
             )
         ),
         meters=Meters(RouterMetrics(CollectorRegistry())),
+        conversations=Conversations(NoStore()),
         listener=listener_settings(**listener),
         observer=counts,
     )

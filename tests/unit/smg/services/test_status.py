@@ -16,6 +16,7 @@ TREE = [
     (errors.InvalidRequest, "INVALID_ARGUMENT", 400, "invalid_request_error"),
     (errors.MalformedRequest, "INVALID_ARGUMENT", 400, "invalid_request_error"),
     (errors.ContextTooLong, "INVALID_ARGUMENT", 400, "Bad Request"),
+    (errors.InvalidInclude, "INVALID_ARGUMENT", 400, "Bad Request"),
     (errors.ItemTaken, "INVALID_ARGUMENT", 400, "Bad Request"),
     (errors.Unauthenticated, "UNAUTHENTICATED", 401, "Unauthorized"),
     (errors.PermissionDenied, "PERMISSION_DENIED", 403, "Forbidden"),
