@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 import httptools
 
+from gateway.cors import is_preflight
 from gateway.errors import error_answer
 from gateway.request import HttpRequest, request_context
 from smg.callers.audit import AdminCall
@@ -181,10 +182,11 @@ class Exchange:
         except SmgError as error:
             prefix = app.routes.id_prefix(raw_path)
             self._context = request_context(request.headers, app.limits.id_headers, prefix)
-            if isinstance(error, MethodNotAllowed) and self._is_preflight():
-                self._answer_preflight(error.param or "")
-                return
-            raise
+            if app.cors is None or not isinstance(error, MethodNotAllowed) or not is_preflight(request):
+                raise
+            app.cors.answer_preflight(request, self.reply, error.param or "")
+            self._end(200)
+            return
         self._route = route
         self._context = request_context(request.headers, app.limits.id_headers, route.id_prefix)
         if route.access == "admin" or (app.callers.looks_at_serving and route.access == "serving"):
@@ -195,23 +197,6 @@ class Exchange:
         ):
             length = declared.decode("latin-1")[:40]
             raise BodyTooLarge(f"the body has {length} bytes; at most {self.max_body_bytes} are allowed")
-
-    def _is_preflight(self) -> bool:
-        """A browser asks what a page may send."""
-        return (
-            self._app.cors is not None
-            and self._request.method == "OPTIONS"
-            and b"origin" in self._request.headers
-        )
-
-    def _answer_preflight(self, allowed: str) -> None:
-        cors, asked = self._app.cors, self._request.headers
-        assert cors is not None  # noqa: S101 - _is_preflight() has looked
-        headers = cors.preflight(asked[b"origin"], asked.get(b"access-control-request-headers", b""))
-        self.reply.extra_headers = ()
-        self.reply.start(200, [*headers, (b"allow", allowed.encode()), (b"content-length", b"0")])
-        self.reply.end()
-        self._end(200)
 
     def refuse(self, error: SmgError) -> None:
         """Answer without a handler."""

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from gateway.arriving import ArrivingRequest
     from gateway.head import Header
+    from gateway.reply import ExchangeReply
 
 ANY = "*"
 _METHODS = b"GET,POST,PATCH,DELETE,OPTIONS"
@@ -55,6 +57,14 @@ class Cors:
             *self._allowed(origin),
         ]
 
+    def answer_preflight(self, request: ArrivingRequest, reply: ExchangeReply, methods: str) -> None:
+        """Answer a browser that asks first. Args: methods: those that the path has, with commas between."""
+        asked = request.headers
+        headers = self.preflight(asked[b"origin"], asked.get(b"access-control-request-headers", b""))
+        reply.extra_headers = ()
+        reply.start(200, [*headers, (b"allow", methods.encode()), (b"content-length", b"0")])
+        reply.end()
+
     def _allowed(self, origin: bytes) -> list[Header]:
         if self._lets_all:
             return [(b"access-control-allow-origin", ANY.encode())]
@@ -62,6 +72,11 @@ class Cors:
         if origin in self._origins:
             return [(b"access-control-allow-origin", origin), _VARY]
         return [_VARY]
+
+
+def is_preflight(request: ArrivingRequest) -> bool:
+    """A browser asks what a page may send."""
+    return request.method == "OPTIONS" and b"origin" in request.headers
 
 
 def _is_name(name: str) -> bool:

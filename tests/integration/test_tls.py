@@ -10,6 +10,7 @@ from pathlib import Path
 
 import grpc
 import httpx
+import orjson
 import pytest
 import uvloop
 
@@ -158,18 +159,18 @@ async def test_a_large_body_and_a_long_answer_pass_whole(echo_worker, authority,
     url = await echo_worker(tls=TlsFiles(issued.certificate, issued.key), max_context=200_000)
     tls = listening(issued, ca_cert_paths=(authority.path,))
     async with router(url, **tls) as running, http(running, trusting(authority)) as client:
-        filler = {"role": "system", "content": "word " * 20_000}
+        filler = {"role": "system", "content": "word " * 5_000}
         body = {
             **BODY,
-            "messages": [filler, {"role": "user", "content": "[[len:3000]]"}],
-            "max_tokens": 3000,
+            "messages": [filler, {"role": "user", "content": "[[len:1000]]"}],
+            "max_tokens": 1000,
         }
         answer = await client.post("/v1/chat/completions", json=body)
-        assert answer.json()["usage"]["completion_tokens"] == 3000
+        assert answer.json()["usage"]["completion_tokens"] == 1000
         body["stream"], body["stream_options"] = True, {"include_usage": True}
         async with client.stream("POST", "/v1/chat/completions", json=body) as stream:
             lines = [line async for line in stream.aiter_lines() if line]
-        assert '"completion_tokens":3000' in lines[-2]
+        assert '"completion_tokens":1000' in lines[-2]
 
 
 async def test_plain_http_on_the_port_is_told_so_and_harms_nobody(authority, issued):
@@ -292,3 +293,28 @@ async def test_an_idle_client_does_not_hold_up_the_end(authority, issued):
         async with asyncio.timeout(30):
             await running.stop()
         writer.transport.abort()
+
+
+async def test_a_worker_in_tls_that_dies_is_replaced_in_mid_stream(echo_worker, authority, issued):
+    files = TlsFiles(issued.certificate, issued.key)
+    urls = [await echo_worker(tls=files, step_seconds=0.01) for _ in range(2)]
+    body = {**BODY, "messages": [{"role": "user", "content": "[[len:40]]"}], "temperature": 0, "stream": True}
+    tls = listening(issued, ca_cert_paths=(authority.path,))
+    async with router(*urls, **tls) as running, http(running, trusting(authority)) as client:
+        while len(running.router.registry.snapshots("m")) < 2:  # noqa: ASYNC110 - a state, for which there is no event
+            await asyncio.sleep(0.01)
+
+        async def said(after_first=None):
+            texts = []
+            async with client.stream("POST", "/v1/chat/completions", json=body) as stream:
+                async for line in stream.aiter_lines():
+                    if '"content":"' in line:
+                        texts.append(orjson.loads(line[6:])["choices"][0]["delta"]["content"])
+                    if len(texts) == 5 and after_first is not None:
+                        await after_first(stream.headers["x-smg-routed-worker-id"])
+                        after_first = None
+            return "".join(texts)
+
+        undisturbed = await said()
+        assert await said(echo_worker.stop) == undisturbed
+        assert len(undisturbed) > 40
