@@ -7,7 +7,9 @@
     │   ├── InvalidInclude      400  a field that cannot be included        INVALID_ARGUMENT
     │   └── ItemTaken           400  the conversation has the item         INVALID_ARGUMENT
     ├── Unauthenticated         401  no key, or an unknown one             UNAUTHENTICATED
+    │   └── ControlPlaneUnauthenticated  the same, where only keys of the control plane open
     ├── PermissionDenied        403  a key without the right               PERMISSION_DENIED
+    │   └── ControlPlaneDenied  403  a control-plane key whose role is too low
     ├── NotFound                404  no such thing                         NOT_FOUND
     │   └── ModelNotFound       404  no worker serves the model            NOT_FOUND
     ├── MethodNotAllowed        405  wrong HTTP method                     UNIMPLEMENTED
@@ -18,7 +20,8 @@
     ├── InternalError           500  our fault                             INTERNAL
     │   ├── StorageFailed       500  the history store does not answer     INTERNAL
     │   ├── MissingPackage           an extra is not installed; told at start, never to a caller
-    │   └── PortTaken                an address cannot be listened on; told at start, never to a caller
+    │   ├── PortTaken                an address cannot be listened on; told at start, never to a caller
+    │   └── BadTlsFile               a certificate or key cannot be used; told at start, never to a caller
     ├── Unsupported             501  not served here                       UNIMPLEMENTED
     ├── WorkerUnavailable       503  no worker can take it now             UNAVAILABLE
     ├── DeadlineExceeded        504  took too long                         DEADLINE_EXCEEDED
@@ -165,12 +168,20 @@ class Unauthenticated(SmgError):
     default_code = "unauthenticated"
 
 
+class ControlPlaneUnauthenticated(Unauthenticated):
+    """No key of the control plane, or one that is not known there."""
+
+
 class PermissionDenied(SmgError):
     """A known key that lacks the right."""
 
     http_status = 403
     grpc_code = PERMISSION_DENIED
     default_code = "permission_denied"
+
+
+class ControlPlaneDenied(PermissionDenied):
+    """A key of the control plane whose role does not allow it."""
 
 
 class NotFound(SmgError):
@@ -248,6 +259,12 @@ class PortTaken(InternalError):
     """An address cannot be listened on. Ends the start of the router; no caller ever sees it."""
 
     default_code = "port_taken"
+
+
+class BadTlsFile(InternalError):
+    """A file for TLS cannot be used. Ends the start of the router; no caller ever sees it."""
+
+    default_code = "bad_tls_file"
 
 
 class Unsupported(SmgError):

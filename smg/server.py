@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from gateway.admin import AdminHandlers
 from gateway.app import GatewayApp, Limits
+from gateway.cors import Cors
 from gateway.edge.service import SERVICE as EDGE_SERVICE
 from gateway.edge.service import HttpEdgeService
 from gateway.listener import HttpListener, bind
@@ -27,6 +28,8 @@ from gateway.responses.conversations import ConversationHandlers
 from gateway.routes import ROUTE_NAMES, Route, RouteTable, build_routes
 from gateway.sse import KeepAlive
 from gateway.status import StatusHandlers
+from smg.callers.audit import AuditLog
+from smg.callers.directory import caller_directory
 from smg.pipelines.admission import Admission
 from smg.pipelines.catalog import ModelCatalog
 from smg.pipelines.chat import ChatPipeline
@@ -43,7 +46,9 @@ from smg.storage.open import make_store
 from smg.storage.upkeep import look_after
 from smg.telemetry.exporter import MetricsListener, exposition, new_registry
 from smg.telemetry.metrics import RouterMetrics
-from smg.types.callers import CallerDirectory
+from smg.tls.listening import listening_tls
+from smg.tls.reloading import LOOK_S
+from smg.tls.worker import WorkerTls
 from smg.workers.options import WorkerOptions
 from smg.workers.registry import WorkerRegistry
 from smg.workers.tokenizers import TokenizerStore
@@ -53,7 +58,6 @@ if TYPE_CHECKING:
 
     from smg.settings import (
         AdmissionSettings,
-        CallerSettings,
         ModelSettings,
         RetrySettings,
         RouterSettings,
@@ -77,25 +81,35 @@ class RouterAddresses:
         port: HTTP port.
         grpc_port: gRPC port.
         metrics_port: port of the metrics listener; None when there is none of its own.
+        is_tls: HTTP and gRPC are encrypted.
     """
 
     host: str
     port: int
     grpc_port: int
     metrics_port: int | None = None
+    is_tls: bool = False
 
 
 class Router:
     """Everything between the clients' sockets and the workers' sessions."""
 
     def __init__(self, settings: RouterSettings) -> None:
+        """Build everything.
+
+        Raises:
+            BadTlsFile: a certificate, key or authority cannot be used.
+        """
         self._settings = settings
+        self._tls = listening_tls(settings.tls)
+        self._worker_tls = WorkerTls(settings.tls)
         self.is_draining = False
         self._prometheus = new_registry()
-        self.registry = WorkerRegistry(worker_options(settings.workers))
+        self.registry = WorkerRegistry(worker_options(settings.workers, self._worker_tls))
         for url in settings.workers.worker_urls:
             self.registry.add(url)
-        self._callers = callers(settings.callers)
+        self._callers = caller_directory(settings.callers)
+        self._audit = AuditLog() if settings.callers.control_plane_audit_enabled else None
         self._tokenizers = TokenizerStore(
             self.registry, tokenizer_dir(settings.models), cache_dir(settings.models)
         )
@@ -123,7 +137,15 @@ class Router:
             id_headers=tuple(name.encode() for name in settings.telemetry.request_id_headers),
             access_log=settings.telemetry.access_log,
         )
-        self.app = GatewayApp(RouteTable(routes), self._callers, self._keep_alive, limits, self._metrics)
+        self.app = GatewayApp(
+            RouteTable(routes),
+            self._callers,
+            self._keep_alive,
+            limits,
+            self._metrics,
+            self._audit,
+            Cors(listener.cors_allowed_origins) if listener.cors_allowed_origins else None,
+        )
 
     def _build(self, status: StatusHandlers) -> list[Route]:
         """The pipelines and the route table; the metrics need the table's names, the handlers need the metrics."""
@@ -160,7 +182,13 @@ class Router:
             bound = bind(host, settings.listener.port)
             stack.callback(bound.close)
             port: int = bound.getsockname()[1]
-            http = HttpListener(self.app, bound, settings.listener.idle_connection_timeout_secs)
+            http = HttpListener(
+                self.app,
+                bound,
+                settings.listener.idle_connection_timeout_secs,
+                self._tls,
+                settings.tls.tls_handshake_timeout_secs,
+            )
             grpc = GrpcServer(self._grpc_parts())
             grpc_port = await grpc.start(host, settings.listener.grpc_port)
             metrics_port = self._start_metrics(stack)
@@ -172,6 +200,7 @@ class Router:
                         group.create_task(self._preload()),
                         group.create_task(look_after(self.history, settings.history.history_retention_days)),
                         group.create_task(grpc.follow(self.registry)),
+                        group.create_task(self._keep_certificates()),
                     ]
                     serving = group.create_task(http.run())
                     await http.wait_started()
@@ -179,7 +208,9 @@ class Router:
                     gc.collect()
                     gc.freeze()
                     gc.set_threshold(YOUNG_OBJECTS, 20, 20)
-                    on_ready(RouterAddresses(host, port, grpc_port, metrics_port))
+                    on_ready(
+                        RouterAddresses(host, port, grpc_port, metrics_port, is_tls=self._tls is not None)
+                    )
                     try:
                         await stop.wait()
                     finally:
@@ -213,6 +244,14 @@ class Router:
         finally:
             forget()
 
+    async def _keep_certificates(self) -> None:
+        """Look whether the files of TLS have changed, for as long as the router runs."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            for files in (self._tls, self._worker_tls.files):
+                if files is not None:
+                    await asyncio.to_thread(files.refresh)
+
     def _start_metrics(self, stack: contextlib.ExitStack) -> int | None:
         telemetry = self._settings.telemetry
         if telemetry.prometheus_port is None:
@@ -232,6 +271,9 @@ class Router:
             observer=self._metrics,
             id_keys=self._settings.telemetry.request_id_headers,
             conversations=self._conversations,
+            audit=self._audit,
+            tls=self._tls,
+            handshake_s=self._settings.tls.tls_handshake_timeout_secs,
             others={EDGE_SERVICE: HttpEdgeService(self.app).add_to},
         )
 
@@ -248,6 +290,7 @@ async def serve_router(
 
     Raises:
         PortTaken: an address cannot be listened on.
+        BadTlsFile: a certificate, key or authority cannot be used.
     """
     own_stop = stop is None
     stop = stop or asyncio.Event()
@@ -268,7 +311,7 @@ def _stop_on_signals(stop: asyncio.Event) -> None:
         loop.add_signal_handler(number, asked, number)
 
 
-def worker_options(settings: WorkerSettings) -> WorkerOptions:
+def worker_options(settings: WorkerSettings, tls: WorkerTls | None = None) -> WorkerOptions:
     """How workers are connected to and watched."""
     return WorkerOptions(
         connect_timeout_s=settings.worker_connect_timeout_secs,
@@ -277,6 +320,7 @@ def worker_options(settings: WorkerSettings) -> WorkerOptions:
         health_failures=settings.health_failure_threshold,
         health_successes=settings.health_success_threshold,
         wedge_s=settings.worker_wedge_secs,
+        tls=tls,
     )
 
 
@@ -297,14 +341,6 @@ def admission_of(settings: AdmissionSettings) -> Admission:
     if limit < 0:
         limit = max(LEAST_REQUESTS, REQUESTS_PER_CORE * (os.cpu_count() or 1))
     return Admission(limit, settings.queue_size, settings.queue_timeout_secs)
-
-
-def callers(settings: CallerSettings) -> CallerDirectory:
-    """Who may call."""
-    return CallerDirectory(
-        settings.api_key.get_secret_value() if settings.api_key else "",
-        [(each.tenant, each.key.get_secret_value()) for each in settings.tenant_api_key],
-    )
 
 
 def tokenizer_dir(settings: ModelSettings) -> Path | None:

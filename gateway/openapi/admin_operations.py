@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.admin import MAX_LABEL_CHARS, MAX_LABELS
-from gateway.openapi.responses import errors, response
+from gateway.openapi.responses import OPERATOR_REFUSALS, errors, response
 
 Json = dict[str, Any]
 
@@ -91,7 +91,7 @@ def _admin(
         "security": [{"bearer": []}],
         "parameters": [*parameters, {"$ref": "#/components/parameters/RequestId"}],
         # What is told in this path's own form stands for the common errors of the same status.
-        "responses": {**errors(401, 413), **responses},
+        "responses": {**errors(413), **OPERATOR_REFUSALS, **responses},
     }
     if body is not None:
         schema = {"type": "object", "properties": body, "required": required or []}

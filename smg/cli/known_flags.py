@@ -9,10 +9,10 @@ ALREADY_SO = {
 
 _NAMES = """
     backend balance-token-usage-threshold
-    ca-cert-paths cache-boundaries cache-index
+    cache-boundaries cache-index
     cache-match-threshold cache-ttl-secs cb-failure-threshold cb-success-threshold
-    cb-timeout-duration-secs cb-window-duration-secs client-cert-path client-key-path
-    control-plane-api-keys control-plane-audit-enabled cors-allowed-origins decode decode-policy
+    cb-timeout-duration-secs cb-window-duration-secs
+    decode decode-policy
     decode-selector disable-health-check disable-load-monitoring disable-tokenizer-autoload
     disable-worker-overload-protection discovery-check-interval-secs discovery-file discovery-provider
     dp-aware dp-minimum-tokens-scheduler enable-igw enable-mesh enable-rl enable-trace enable-wasm
@@ -42,10 +42,10 @@ _NAMES = """
     selection-accounting-ttl-ms selection-policy selection-temperature selector service-discovery
     service-discovery-namespace service-discovery-port spill-abs-threshold spill-rel-threshold
     sticky-key-idle-secs sticky-sessions storage-context-headers storage-hook-wasm-path
-    stream-body-stall-timeout-secs tenant-header-name tenant-rate-limit-config tenant-rate-limit-enabled
-    tls-cert-path tls-key-path tokenizer-cache-enable-l0 tokenizer-cache-enable-l1
+    stream-body-stall-timeout-secs tenant-rate-limit-config tenant-rate-limit-enabled
+    tokenizer-cache-enable-l0 tokenizer-cache-enable-l1
     tokenizer-cache-l0-max-entries tokenizer-cache-l0-max-memory tokenizer-cache-l1-max-memory
-    trust-tenant-header upstream-http2 upstream-pool-idle-timeout-secs
+    upstream-http2 upstream-pool-idle-timeout-secs
     worker-auto-recovery worker-overload-protection worker-overload-shed worker-overload-token-usage
     worker-overload-waiting-requests worker-stale-secs worker-stall-secs worker-startup-check-interval
     worker-startup-delay worker-warmup-blocks worker-warmup-divert-every worker-warmup-secs

@@ -7,7 +7,8 @@ from urllib.parse import urlsplit
 
 from smg.errors import InvalidRequest
 
-SCHEMES = ("grpc", "http")
+TLS_SCHEMES = ("grpcs",)
+SCHEMES = ("grpc", *TLS_SCHEMES, "http")
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +16,7 @@ class Address:
     """A parsed worker URL.
 
     Attributes:
-        scheme: "grpc" or "http".
+        scheme: "grpc", "grpcs" (over TLS) or "http".
         host: name or address, an IPv6 one without brackets.
         port: TCP port.
     """
@@ -23,6 +24,11 @@ class Address:
     scheme: str
     host: str
     port: int
+
+    @property
+    def is_tls(self) -> bool:
+        """The connection is encrypted."""
+        return self.scheme in TLS_SCHEMES
 
     @property
     def target(self) -> str:
@@ -36,7 +42,7 @@ def parse_url(url: str) -> Address:
     Raises:
         InvalidRequest: another scheme, no host, no port, or anything after the port but a slash.
     """
-    wanted = f"worker url {url!r}: expected grpc://host:port or http://host:port"
+    wanted = f"worker url {url!r}: expected grpc://host:port, grpcs://host:port or http://host:port"
     try:
         parts = urlsplit(url)
     except ValueError as fault:

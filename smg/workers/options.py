@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from smg.tls.worker import WorkerTls
 
 MIB = 1024 * 1024
 
@@ -32,6 +36,7 @@ class WorkerOptions:
         tokenizer_archive_bytes: longest tokenizer archive, and longest sum of its unpacked files.
         tokenizer_archive_files: most files in a tokenizer archive.
         tokenizer_timeout_s: longest time a tokenizer download may take.
+        tls: for workers at grpcs:// addresses; None where there are none.
     """
 
     connect_timeout_s: float = 5.0
@@ -53,3 +58,4 @@ class WorkerOptions:
     tokenizer_archive_bytes: int = 512 * MIB
     tokenizer_archive_files: int = 256
     tokenizer_timeout_s: float = 120.0
+    tls: WorkerTls | None = None

@@ -15,7 +15,7 @@ from smg.errors import UNIMPLEMENTED, EngineError
 from smg.workers.base import ProtocolMismatch
 from smg.workers.connected import ConnectedWorker, ConnectionLost
 from smg.workers.engine_client import SERVICE, EngineClient, Session
-from smg.workers.http2.connection import connect
+from smg.workers.http2.connecting import connect
 from smg.workers.listeners import Listeners
 from smg.workers.outbox import Outbox
 from smg.workers.tokenizer_archive import save_archive

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from smg.errors import UNIMPLEMENTED, EngineError, SmgError
 from smg.workers.base import ProtocolMismatch
 from smg.workers.connected import ConnectedWorker, ConnectionLost
-from smg.workers.http2.connection import connect
+from smg.workers.http2.connecting import connect
 from smg.workers.sglang.cards import describe, load_of, max_running_of, waits_for_reasoning
 from smg.workers.sglang.client import SglangClient
 from smg.workers.sglang.jobs import Jobs
