@@ -38,7 +38,9 @@ from smg.services.server import GrpcParts, GrpcServer
 from smg.telemetry.exporter import MetricsListener, exposition, new_registry
 from smg.telemetry.metrics import RouterMetrics
 from smg.types.callers import CallerDirectory
+from smg.workers.breaker import BreakerOptions
 from smg.workers.options import WorkerOptions
+from smg.workers.registered import SETTINGS
 from smg.workers.registry import WorkerRegistry
 from smg.workers.tokenizers import TokenizerStore
 
@@ -47,17 +49,19 @@ if TYPE_CHECKING:
 
     from smg.settings import (
         AdmissionSettings,
+        BreakerSettings,
         CallerSettings,
         ModelSettings,
         RetrySettings,
         RouterSettings,
-        WorkerSettings,
     )
 
 logger = logging.getLogger(__name__)
 
 # Objects between two looks of the cycle collector. Python's 700 makes it look several times per request and find nothing.
 YOUNG_OBJECTS = 50_000
+# Policies that go by the loads of workers.
+LOAD_POLICIES = ("bucket", "cache_aware", "least_load", "power_of_two", "prefix_hash")
 REQUESTS_PER_CORE = 1024
 LEAST_REQUESTS = 4096
 
@@ -86,9 +90,9 @@ class Router:
         self._settings = settings
         self.is_draining = False
         self._prometheus = new_registry()
-        self.registry = WorkerRegistry(worker_options(settings.workers))
+        self.registry = WorkerRegistry(worker_options(settings), breaker_options(settings.breaker))
         for url in settings.workers.worker_urls:
-            self.registry.add(url)
+            self.registry.add(url, origin=SETTINGS)
         self._callers = callers(settings.callers)
         self._tokenizers = TokenizerStore(
             self.registry, tokenizer_dir(settings.models), cache_dir(settings.models)
@@ -254,15 +258,32 @@ def _stop_on_signals(stop: asyncio.Event) -> None:
         loop.add_signal_handler(number, asked, number)
 
 
-def worker_options(settings: WorkerSettings) -> WorkerOptions:
+def worker_options(settings: RouterSettings) -> WorkerOptions:
     """How workers are connected to and watched."""
+    workers, fleet = settings.workers, settings.fleet
+    polls_loads = not fleet.disable_load_monitoring or settings.routing.policy in LOAD_POLICIES
     return WorkerOptions(
-        connect_timeout_s=settings.worker_connect_timeout_secs,
-        health_interval_s=settings.health_check_interval_secs,
-        health_timeout_s=settings.health_check_timeout_secs,
-        health_failures=settings.health_failure_threshold,
-        health_successes=settings.health_success_threshold,
-        wedge_s=settings.worker_wedge_secs,
+        connect_timeout_s=workers.worker_connect_timeout_secs,
+        health_interval_s=workers.health_check_interval_secs,
+        health_timeout_s=workers.health_check_timeout_secs,
+        health_failures=workers.health_failure_threshold,
+        health_successes=workers.health_success_threshold,
+        wedge_s=workers.worker_wedge_secs,
+        load_interval_s=fleet.load_monitor_interval if polls_loads else 0,
+        is_health_checked=not fleet.disable_health_check,
+        is_dp_aware=fleet.dp_aware,
+        max_workers=fleet.max_workers,
+        drain_s=fleet.worker_drain_timeout_secs,
+    )
+
+
+def breaker_options(settings: BreakerSettings) -> BreakerOptions:
+    """When workers that fail are left alone."""
+    return BreakerOptions(
+        failures=0 if settings.disable_circuit_breaker else settings.cb_failure_threshold,
+        successes=settings.cb_success_threshold,
+        open_s=settings.cb_timeout_duration_secs,
+        window_s=settings.cb_window_duration_secs,
     )
 
 

@@ -80,6 +80,7 @@ class ChatPipeline:
                 prompt.ids,
                 lambda: plan.attempt((prompt,), answer),
                 plan.constraint_kind,
+                model.card.tokenizer_sha256,
             )
             with meter.measure(model.id, answer):
                 await self._engine_call.run(work, answer, context)

@@ -62,6 +62,7 @@ class CompletionPipeline:
                 prompts[0].ids,
                 lambda: plan.attempt(prompts, answer),
                 plan.constraint_kind,
+                model.card.tokenizer_sha256,
             )
             with meter.measure(model.id, answer):
                 await self._engine_call.run(work, answer, context)

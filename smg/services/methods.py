@@ -53,6 +53,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         f"/{ADMIN_SERVICE}/ListWorkers": _ADMIN,
         f"/{ADMIN_SERVICE}/GetWorker": _ADMIN,
         f"/{ADMIN_SERVICE}/AddWorker": _ADMIN,
+        f"/{ADMIN_SERVICE}/UpdateWorker": _ADMIN,
         f"/{ADMIN_SERVICE}/RemoveWorker": _ADMIN,
         f"/{ADMIN_SERVICE}/FlushCaches": _ADMIN,
         f"/{ADMIN_SERVICE}/ListLoads": _ADMIN,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from smg.settings.faults import Fault, SettingsError
 from smg.settings.fields import Section, TenantKey
+from smg.settings.fleet import BreakerSettings, DiscoverySettings, FleetSettings
 from smg.settings.load import Loaded, environment, load
 from smg.settings.options import Option, options_of
 from smg.settings.sections import (
@@ -31,6 +32,9 @@ __all__ = [
     "LocalListenerSettings",
     "ModelSettings",
     "WorkerSettings",
+    "DiscoverySettings",
+    "FleetSettings",
+    "BreakerSettings",
     "RoutingSettings",
     "AdmissionSettings",
     "RetrySettings",

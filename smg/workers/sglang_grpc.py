@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from smg.errors import UNIMPLEMENTED, EngineError, SmgError
 from smg.workers.base import ProtocolMismatch
 from smg.workers.connected import ConnectedWorker, ConnectionLost
 from smg.workers.http2.connection import connect
-from smg.workers.sglang.cards import describe, load_of, max_running_of, waits_for_reasoning
+from smg.workers.sglang.cards import describe, load_of, max_running_of, rank_loads_of, waits_for_reasoning
 from smg.workers.sglang.client import SglangClient
 from smg.workers.sglang.jobs import Jobs
 from smg.workers.sglang.names import RequestNames
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from smg_grpc_proto.generated import sglang_scheduler_pb2 as sglang_pb2
+
     from smg.workers.base import GenerateListener, ResultListener
     from smg.workers.http2.calls import Call
     from smg.workers.http2.connection import Connection
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
     from smg_proto.engine.v1 import work_pb2
 
 _log = logging.getLogger(__name__)
+
+_NO_LOAD = card_pb2.Load()
 
 
 @dataclass(slots=True, eq=False)
@@ -50,6 +55,7 @@ class _Running:
     receiver: CallReceiver
     is_streamed: bool
     sequences_left: int
+    rank: int
 
 
 class SglangWorker(ConnectedWorker):
@@ -67,10 +73,26 @@ class SglangWorker(ConnectedWorker):
         self._draining: list[Connection] = []
         self._running: dict[int, _Running] = {}
         self._streamed = 0
-        self._jobs = Jobs(self._load_changed)
+        self._jobs = Jobs(self._load_changed, self._outcome)
         self._aborts: asyncio.Queue[str] = asyncio.Queue()
         self._progress = Progress()
         self._waits_for_reasoning = True
+        self._ranks = 1
+        self._rank_loads: dict[int, card_pb2.Load] = {}
+        self._rank_inflight: Counter[int] = Counter()
+
+    @property
+    def ranks(self) -> int:
+        """As many as the server tells, where they are to be used one by one."""
+        return self._ranks
+
+    def rank_load(self, rank: int) -> card_pb2.Load:
+        """As last polled."""
+        return self._rank_loads.get(rank, _NO_LOAD)
+
+    def rank_inflight_requests(self, rank: int) -> int:
+        """Sequences of calls to one rank. Jobs go to any."""
+        return self._rank_inflight[rank]
 
     @property
     def inflight_requests(self) -> int:
@@ -170,7 +192,8 @@ class SglangWorker(ConnectedWorker):
         description = describe(model, server, f"connection-{next(self._connections)}")
         description.models[0].loras.extend(loras)
         description.max_running = description.max_running or max_running_of(loads)
-        self._load = load_of(loads)
+        self._take_loads(loads)
+        self._ranks = max(1, description.data_parallel_size) if self._options.is_dp_aware else 1
         self._waits_for_reasoning = waits_for_reasoning(server)
         return description
 
@@ -209,13 +232,19 @@ class SglangWorker(ConnectedWorker):
         raise ConnectionLost(await asyncio.shield(connection.ending))
 
     async def _watch_load(self, client: SglangClient) -> None:
-        while True:
-            await asyncio.sleep(self._options.health_interval_s)
+        interval_s = self._options.load_interval_s
+        while interval_s:
+            await asyncio.sleep(interval_s)
             try:
-                self._load = load_of(await client.loads())
+                self._take_loads(await client.loads())
             except EngineError as error:
                 _log.debug("load of worker %s: %s", self.url, error.message)
             self.on_load_change()
+
+    def _take_loads(self, loads: sglang_pb2.GetLoadsResponse) -> None:
+        self._load = load_of(loads)
+        if self._options.is_dp_aware:
+            self._rank_loads = rank_loads_of(loads)
 
     async def _send_aborts(self, client: SglangClient) -> None:
         while True:
@@ -242,9 +271,11 @@ class SglangWorker(ConnectedWorker):
         except SmgError:
             self._names.free(name)
             raise
-        receiver = CallReceiver(requests, listeners, self._progress, self._ended)
+        receiver = CallReceiver(requests, listeners, self._progress, self._ended, self._outcome)
         call = client.generate(message, receiver, first.traceparent)
-        running = _Running(client, call, name, receiver, first.stream, len(requests))
+        rank = first.data_parallel_rank
+        self._rank_inflight[rank] += len(requests)
+        running = _Running(client, call, name, receiver, first.stream, len(requests), rank)
         sequences = [request.sequence for request in requests]
         self._running.update(dict.fromkeys(sequences, running))
         if first.stream:
@@ -262,6 +293,7 @@ class SglangWorker(ConnectedWorker):
         """A sequence is over. With the last one of its call, so is the call."""
         running = self._running.pop(sequence)
         self._streamed -= running.is_streamed
+        self._rank_inflight[running.rank] -= 1
         running.sequences_left -= 1
         if running.sequences_left:
             return
