@@ -38,7 +38,7 @@ def loads_json(workers: Sequence[RegisteredWorker]) -> dict[str, Any]:
                 "load": worker.inflight_requests,
                 "running": worker.load.running,
                 "waiting": worker.load.waiting,
-                "steps_per_second": worker.worker.steps_per_second if worker.worker else 0.0,
+                "steps_per_second": worker.steps_per_second,
                 "is_healthy": worker.is_ready,
             }
             for worker in workers

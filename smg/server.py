@@ -35,10 +35,13 @@ from smg.policies import make_policy
 from smg.prompt.builder import PromptBuilder
 from smg.services.methods import ROUTES
 from smg.services.server import GrpcParts, GrpcServer
+from smg.settings import environment
 from smg.telemetry.exporter import MetricsListener, exposition, new_registry
 from smg.telemetry.metrics import RouterMetrics
 from smg.types.callers import CallerDirectory
 from smg.workers.breaker import BreakerOptions
+from smg.workers.discovery import make_sources
+from smg.workers.discovery.reconciler import Discovery
 from smg.workers.options import WorkerOptions
 from smg.workers.registered import SETTINGS
 from smg.workers.registry import WorkerRegistry
@@ -126,7 +129,7 @@ class Router:
         """The pipelines and the route table; the metrics need the table's names, the handlers need the metrics."""
         settings = self._settings
         self._metrics = RouterMetrics(self._prometheus, routes=(*ROUTE_NAMES, *ROUTES))
-        self._metrics.watch_workers(lambda: [each.worker for each in self.registry.workers() if each.worker])
+        self._metrics.watch_workers(self.registry.workers)
         self.registry.on_change(lambda: self._metrics.set_models(self.registry.models()))
         self.admission = admission_of(settings.admission)
         engine_call = EngineCall(
@@ -165,6 +168,7 @@ class Router:
                         group.create_task(self._keep_alive.run()),
                         group.create_task(self._preload()),
                         group.create_task(grpc.follow(self.registry)),
+                        *self._discover(group),
                     ]
                     serving = group.create_task(http.run())
                     await http.wait_started()
@@ -204,6 +208,12 @@ class Router:
                 await self.catalog.preload()
         finally:
             forget()
+
+    def _discover(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        """Look for workers, where the settings name a way to."""
+        settings = self._settings
+        sources = make_sources(settings.discovery, environment(), settings.fleet.max_workers)
+        return [group.create_task(Discovery(self.registry, sources).run())] if sources else []
 
     def _start_metrics(self, stack: contextlib.ExitStack) -> int | None:
         telemetry = self._settings.telemetry

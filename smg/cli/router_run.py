@@ -12,7 +12,9 @@ from smg.cli.flags import complain
 from smg.cli.screen import Readiness
 from smg.parsers.reasoning import REASONING_PARSERS
 from smg.parsers.tools import TOOL_PARSERS
+from smg.settings import environment
 from smg.telemetry.logs import configure_logging
+from smg.workers.discovery import kubernetes_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -45,6 +47,12 @@ def check_start(command: str, settings: RouterSettings) -> None:
     """Leave with a clear message when a port or a file cannot be had, before anything slow is started."""
     models = settings.models
     problems = [*_port_problems(settings), *_path_problems(models), *_parser_problems(models)]
+    discovery = settings.discovery
+    if discovery.uses_kubernetes and not kubernetes_url(discovery, environment()):
+        problems.append(
+            "--service-discovery: this does not run in a Kubernetes cluster (KUBERNETES_SERVICE_HOST is not set);"
+            " name the API with --kubernetes-api-url"
+        )
     if problems:
         complain(command, problems)
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from smg.types.worker import WorkerSnapshot
-from smg.workers.breaker import Breaker, BreakerOptions
+from smg.workers.breaker import Breaker, BreakerOptions, BreakerState
 from smg_proto.engine.v1 import card_pb2
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ SETTINGS, API = "settings", "api"
 
 # Running sequences at which a worker counts as full that does not tell its own maximum.
 _ASSUMED_MAX_RUNNING = 256
+
+_STATE_NUMBERS = {BreakerState.CLOSED: 0, BreakerState.OPEN: 1, BreakerState.HALF_OPEN: 2}
 
 _NO_LOAD = card_pb2.Load()
 
@@ -146,6 +148,16 @@ class RegisteredWorker:
     def inflight_requests(self) -> int:
         """Requests of this router that it works on."""
         return self.worker.inflight_requests if self.worker else 0
+
+    @property
+    def cb_state(self) -> int:
+        """Its breaker as a number, for metrics: 0 closed, 1 open, 2 half open."""
+        return _STATE_NUMBERS[self.breaker.state]
+
+    @property
+    def steps_per_second(self) -> float:
+        """Scheduler steps of its engine over about the last second."""
+        return self.worker.steps_per_second if self.worker else 0.0
 
     @property
     def placement_ids(self) -> tuple[str, ...]:

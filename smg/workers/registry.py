@@ -152,13 +152,18 @@ class WorkerRegistry:
             self._keeper.keep(entry)
         self._rebuild()
 
-    def relabel(self, worker_id: str, labels: Mapping[str, str]) -> None:
-        """Give a worker other labels.
+    def relabel(
+        self, worker_id: str, labels: Mapping[str, str], only_models: Iterable[str] | None = None
+    ) -> None:
+        """Give a worker other labels, and other models to be used for unless they are None.
 
         Raises:
             NotFound: no worker has that id.
         """
-        self.worker(worker_id).labels = MappingProxyType(dict(labels))
+        entry = self.worker(worker_id)
+        entry.labels = MappingProxyType(dict(labels))
+        if only_models is not None:
+            entry.only_models = frozenset(only_models)
         self._rebuild()
 
     def start(self) -> None:
