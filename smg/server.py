@@ -21,6 +21,7 @@ from gateway.admin import AdminHandlers
 from gateway.app import GatewayApp, Limits
 from gateway.listener import HttpListener, bind
 from gateway.openai.handlers import OpenAIHandlers
+from gateway.probe_listener import ProbeListener
 from gateway.routes import ROUTE_NAMES, Route, RouteTable, build_routes
 from gateway.sse import KeepAlive
 from gateway.status import StatusHandlers
@@ -108,7 +109,8 @@ class Router:
             FormatSettings(settings.models.tool_call_parser, settings.models.reasoning_parser),
         )
         self._keep_alive = KeepAlive(settings.listener.sse_keepalive_secs)
-        status = StatusHandlers(
+        self.probe_port: int | None = None
+        status = self._status = StatusHandlers(
             self.registry,
             lambda: self.is_draining,
             lambda: self.catalog.is_prepared,
@@ -169,6 +171,7 @@ class Router:
                         group.create_task(self._preload()),
                         group.create_task(grpc.follow(self.registry)),
                         *self._discover(group),
+                        *self._start_probes(group, stack),
                     ]
                     serving = group.create_task(http.run())
                     await http.wait_started()
@@ -214,6 +217,17 @@ class Router:
         settings = self._settings
         sources = make_sources(settings.discovery, environment(), settings.fleet.max_workers)
         return [group.create_task(Discovery(self.registry, sources).run())] if sources else []
+
+    def _start_probes(
+        self, group: asyncio.TaskGroup, stack: contextlib.ExitStack
+    ) -> list[asyncio.Task[None]]:
+        port = self._settings.fleet.health_check_port
+        if port is None:
+            return []
+        listener = stack.enter_context(ProbeListener(self._status.probes, self._settings.listener.host, port))
+        self.probe_port = listener.port
+        logger.info("probes are answered on port %d, too", listener.port)
+        return [group.create_task(listener.follow())]
 
     def _start_metrics(self, stack: contextlib.ExitStack) -> int | None:
         telemetry = self._settings.telemetry

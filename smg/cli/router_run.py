@@ -14,7 +14,7 @@ from smg.parsers.reasoning import REASONING_PARSERS
 from smg.parsers.tools import TOOL_PARSERS
 from smg.settings import environment
 from smg.telemetry.logs import configure_logging
-from smg.workers.discovery import kubernetes_url
+from smg.workers.discovery import kubernetes_url, uses_kubernetes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -48,7 +48,7 @@ def check_start(command: str, settings: RouterSettings) -> None:
     models = settings.models
     problems = [*_port_problems(settings), *_path_problems(models), *_parser_problems(models)]
     discovery = settings.discovery
-    if discovery.uses_kubernetes and not kubernetes_url(discovery, environment()):
+    if uses_kubernetes(discovery) and not kubernetes_url(discovery, environment()):
         problems.append(
             "--service-discovery: this does not run in a Kubernetes cluster (KUBERNETES_SERVICE_HOST is not set);"
             " name the API with --kubernetes-api-url"
@@ -63,6 +63,8 @@ def _port_problems(settings: RouterSettings) -> Iterator[str]:
     if telemetry.prometheus_port is not None:
         host = telemetry.prometheus_host or listener.host
         ports.append(("--prometheus-port", host, telemetry.prometheus_port))
+    if settings.fleet.health_check_port is not None:
+        ports.append(("--health-check-port", listener.host, settings.fleet.health_check_port))
     taken: dict[int, str] = {}
     for flag, host, port in ports:
         other = taken.setdefault(port, flag) if port else flag

@@ -69,20 +69,16 @@ class DiscoverySettings(Section):
         metavar="DIR",
     )
 
-    @property
-    def uses_kubernetes(self) -> bool:
-        """Pods are looked for."""
-        return self.service_discovery or self.discovery_provider == "kubernetes"
-
     @model_validator(mode="after")
     def _is_complete(self) -> Self:
         if self.discovery_provider == "file" and not self.discovery_file:
             raise ValueError("discovery_provider is file, and discovery_file is not set")
         if self.discovery_provider == "dns" and not self.discovery_dns:
             raise ValueError("discovery_provider is dns, and discovery_dns is not set")
-        if self.uses_kubernetes and not self.selector:
+        uses_kubernetes = self.service_discovery or self.discovery_provider == "kubernetes"
+        if uses_kubernetes and not self.selector:
             raise ValueError("service_discovery needs a selector: without one every pod would be a worker")
-        if not self.uses_kubernetes and (self.selector or self.service_discovery_namespace):
+        if not uses_kubernetes and (self.selector or self.service_discovery_namespace):
             raise ValueError(
                 "selector and service_discovery_namespace mean nothing without service_discovery"
             )

@@ -32,7 +32,7 @@ def _dns(settings: DiscoverySettings, _: Mapping[str, str], __: int) -> Source |
 
 
 def _kubernetes(settings: DiscoverySettings, variables: Mapping[str, str], _: int) -> Source | None:
-    if not settings.uses_kubernetes:
+    if not uses_kubernetes(settings):
         return None
     # Read here: it brings an HTTP client along.
     from smg.workers.discovery.kubernetes import KubernetesSource
@@ -67,6 +67,11 @@ def make_sources(
     """
     made = (make(settings, variables, max_workers) for make in KINDS)
     return [source for source in made if source is not None]
+
+
+def uses_kubernetes(settings: DiscoverySettings) -> bool:
+    """Whether pods are looked for."""
+    return settings.service_discovery or settings.discovery_provider == "kubernetes"
 
 
 def kubernetes_url(settings: DiscoverySettings, variables: Mapping[str, str]) -> str:

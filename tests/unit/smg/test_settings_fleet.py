@@ -3,7 +3,7 @@
 import pytest
 
 from smg.settings import DiscoverySettings, RouterSettings, load
-from smg.workers.discovery import kubernetes_url, make_sources
+from smg.workers.discovery import kubernetes_url, make_sources, uses_kubernetes
 from tests.unit.smg.test_settings import faults_of
 
 
@@ -36,7 +36,7 @@ def test_the_original_s_flags_are_taken():
         "service_discovery_namespace": "prod",
     }
     settings = load(RouterSettings, flags, {}).settings.discovery
-    assert settings.uses_kubernetes
+    assert uses_kubernetes(settings)
     assert settings.selector == ("app=engine", "tier!=old", "gpu", "!spot")
 
 
