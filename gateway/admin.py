@@ -121,6 +121,10 @@ class AdminHandlers:
             "status": "partial_success" if failed else "success",
             "message": f"flushed the caches of {flushed} of {len(outcomes)} workers",
             "workers_flushed": flushed,
+            # The original tells by protocol.
+            "total_http_workers": 0,
+            "total_grpc_workers": len(outcomes),
+            "total_zmq_workers_skipped": 0,
             "total_workers": len(outcomes),
         }
         if failed:

@@ -69,7 +69,7 @@ class ChatPipeline:
             prompted = await chat_prompt(model, request)
             prompt = prompted.prompt
             check_context(model.card, prompt.tokens)
-            answer = Answer(context.answer_id(request.rid), meter.created, request.model, sink)
+            answer = Answer(context.answer_id(request.rid), meter.created, model.id, sink)
             if is_long:
                 plan = await in_thread(_plan, model, request, context, prompted)
             else:

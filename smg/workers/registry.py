@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Told to clients for whose model no worker is available: connections and breakers need about as long.
-RETRY_AFTER_S = 1
 
 RouteT_contra = TypeVar("RouteT_contra", contravariant=True)
 RouteT = TypeVar("RouteT")
@@ -276,10 +274,7 @@ class WorkerRegistry:
         reasons = "; ".join(
             f"{entry.url}: {entry.reason or 'excluded'}" for entry in serving or self.workers()
         )
-        return WorkerUnavailable(
-            f"no worker is ready for model {model_id!r} ({reasons or 'no workers'})",
-            retry_after_s=RETRY_AFTER_S,
-        )
+        return WorkerUnavailable(f"no worker is ready for model {model_id!r} ({reasons or 'no workers'})")
 
     def _drop(self, entry: RegisteredWorker) -> None:
         del self._workers[entry.id], self._by_url[entry.url]
