@@ -132,7 +132,7 @@ class Router:
         settings = self._settings
         self._metrics = RouterMetrics(self._prometheus, routes=(*ROUTE_NAMES, *ROUTES))
         self._metrics.watch_workers(self.registry.workers)
-        self.registry.on_change(lambda: self._metrics.set_models(self.registry.models()))
+        self.registry.on_change(once_a_turn(lambda: self._metrics.set_models(self.registry.models())))
         self.admission = admission_of(settings.admission)
         engine_call = EngineCall(
             self.registry,
@@ -309,6 +309,33 @@ def breaker_options(settings: BreakerSettings) -> BreakerOptions:
         open_s=settings.cb_timeout_duration_secs,
         window_s=settings.cb_window_duration_secs,
     )
+
+
+def once_a_turn(callback: Callable[[], None]) -> Callable[[], None]:
+    """A callback that is called once for all the calls of one turn of the event loop, at its end.
+
+    A thousand workers that connect at a time change the registry a thousand times.
+    """
+    is_due = False
+
+    def call() -> None:
+        nonlocal is_due
+        is_due = False
+        callback()
+
+    def called() -> None:
+        nonlocal is_due
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            # The router is being built.
+            callback()
+            return
+        if not is_due:
+            is_due = True
+            loop.call_soon(call)
+
+    return called
 
 
 def retry_options(settings: RetrySettings) -> RetryOptions:

@@ -33,7 +33,7 @@ class Keeper:
         self,
         options: WorkerOptions,
         open_worker: OpenWorker,
-        on_change: Callable[[], None],
+        on_change: Callable[[RegisteredWorker], None],
         on_load: Callable[[RegisteredWorker], None],
         on_drained: Callable[[RegisteredWorker], None],
     ) -> None:
@@ -110,8 +110,6 @@ class Keeper:
             self._on_load(entry)
             if entry.is_leaving and not worker.inflight_requests:
                 self._on_drained(entry)
-            elif breaker.state is BreakerState.HALF_OPEN:
-                self._on_change()
 
         def state_changed() -> None:
             nonlocal was_ready
@@ -120,7 +118,7 @@ class Keeper:
             if has_returned and breaker.try_again(worker.inflight_requests):
                 self._breaker_changed(entry)
             else:
-                self._on_change()
+                self._on_change(entry)
 
         def ended(error: SmgError | None) -> None:
             if breaker.succeeded() if error is None else is_own_fault(error) and breaker.failed():
@@ -130,14 +128,14 @@ class Keeper:
         worker.on_state_change = state_changed
         worker.on_load_change = load_changed
         worker.on_outcome = ended
-        self._on_change()
+        self._on_change(entry)
 
     def _detach(self, entry: RegisteredWorker, why: str) -> None:
         if why != entry.why_not_known:
             _log.warning("worker %s: %s", entry.url, why)
         entry.last_description = entry.description
         entry.worker, entry.why_not_known = None, why
-        self._on_change()
+        self._on_change(entry)
 
     def _breaker_changed(self, entry: RegisteredWorker) -> None:
         breaker = entry.breaker
@@ -145,7 +143,7 @@ class Keeper:
         _log.log(level, "worker %s: its circuit breaker is %s", entry.url, breaker.state.value)
         if not entry.is_leaving:
             self._watch_breaker(entry)
-        self._on_change()
+        self._on_change(entry)
 
     def _watch_breaker(self, entry: RegisteredWorker) -> None:
         self._clear_timer(entry)

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from smg.types.worker import WorkerSnapshot
     from smg.workers.registered import RegisteredWorker
@@ -32,43 +32,73 @@ class _Pool:
 
 
 class Pools:
-    """Per model: who serves it, its card, and the pictures of the available workers.
+    """Per model: who serves it, its card, and the pictures of the available workers."""
 
-    Attributes:
-        models: every model and the workers that serve it, lost ones included.
-        cards: every model's card, a ready worker's before a lost one's.
-        has_ready: some worker is available for some model.
-    """
-
-    def __init__(self) -> None:
-        self.models: Mapping[str, tuple[RegisteredWorker, ...]] = MappingProxyType({})
-        self.cards: Mapping[str, card_pb2.ModelCard] = MappingProxyType({})
+    def __init__(self, workers: Callable[[], Iterable[RegisteredWorker]]) -> None:
+        """Args: workers: tells all of them, in the order in which they were added."""
+        self._workers = workers
+        self._models: Mapping[str, tuple[RegisteredWorker, ...]] = MappingProxyType({})
+        self._cards: Mapping[str, card_pb2.ModelCard] = MappingProxyType({})
         self._pools: dict[str, _Pool] = {}
         self._stale: set[RegisteredWorker] = set()
+        self._is_outdated = False
+        # Of available workers, while nothing about them changes.
+        self._pictures: dict[RegisteredWorker, tuple[WorkerSnapshot, ...]] = {}
+
+    @property
+    def models(self) -> Mapping[str, tuple[RegisteredWorker, ...]]:
+        """Every model and the workers that serve it, lost ones included."""
+        self._update()
+        return self._models
+
+    @property
+    def cards(self) -> Mapping[str, card_pb2.ModelCard]:
+        """Every model's card, a ready worker's before a lost one's."""
+        self._update()
+        return self._cards
 
     @property
     def has_ready(self) -> bool:
         """Some worker is available for some model."""
+        self._update()
         return bool(self._pools)
 
-    def rebuild(self, workers: Iterable[RegisteredWorker]) -> None:
-        """Start over: a worker came, went, or changed its state or models."""
+    def mark_outdated(self, worker: RegisteredWorker) -> None:
+        """A worker came, went, or changed its state or models. The next who asks has everything made anew."""
+        self._pictures.pop(worker, None)
+        self._is_outdated = True
+
+    def _update(self) -> None:
+        if self._is_outdated:
+            self._is_outdated = False
+            self._rebuild(self._workers())
+
+    def _rebuild(self, workers: Iterable[RegisteredWorker]) -> None:
         serving: dict[str, list[tuple[RegisteredWorker, card_pb2.ModelCard]]] = {}
+        known = self._pictures
         pictures: dict[RegisteredWorker, tuple[WorkerSnapshot, ...]] = {}
+        ready_ones: set[str] = set()
         for worker in workers:
             worker.why_left_out = ""
-            if worker.is_available:
-                pictures[worker] = worker.snapshots()
             for card in worker.cards:
                 serving.setdefault(card.id, []).append((worker, card))
+            if worker.is_ready:
+                ready_ones.add(worker.id)
+                if worker.is_admitted:
+                    is_known = worker in known and worker not in self._stale
+                    pictures[worker] = known[worker] if is_known else worker.snapshots()
+        self._pictures = pictures
         cards: dict[str, card_pb2.ModelCard] = {}
         self._pools = {}
         for model, entries in serving.items():
-            ready = [entry for entry in entries if entry[0].is_ready]
+            ready = [entry for entry in entries if entry[0].id in ready_ones]
             tokenizer = _commonest(card.tokenizer_sha256 for _, card in ready)
-            used = [entry for entry in ready if _is_same(entry[1].tokenizer_sha256, tokenizer)]
-            for worker, _ in [entry for entry in ready if entry not in used]:
-                worker.why_left_out = OTHER_TOKENIZER.format(model)
+            used: list[tuple[RegisteredWorker, card_pb2.ModelCard]] = []
+            for entry in ready:
+                if _is_same(entry[1].tokenizer_sha256, tokenizer):
+                    used.append(entry)
+                else:
+                    entry[0].why_left_out = OTHER_TOKENIZER.format(model)
             # With the fingerprint, if one of them has it: what is prepared by this card is checked by it.
             cards[model] = next((card for _, card in used if card.tokenizer_sha256), (used or entries)[0][1])
             pool = _Pool(tokenizer)
@@ -78,15 +108,19 @@ class Pools:
                     pool.pictures.extend(pictures[worker])
             if pool.pictures:
                 self._pools[model] = pool
-        self.models = MappingProxyType(
+        self._models = MappingProxyType(
             {model: tuple(worker for worker, _ in entries) for model, entries in serving.items()}
         )
-        self.cards = MappingProxyType(cards)
+        self._cards = MappingProxyType(cards)
         self._stale.clear()
 
     def mark_stale(self, worker: RegisteredWorker) -> None:
         """A worker's load has changed. Costs next to nothing: it happens with every step of every engine."""
         self._stale.add(worker)
+
+    def is_used(self, worker: RegisteredWorker) -> bool:
+        """Whether placements could see it, as of the last time that somebody asked for anything."""
+        return worker in self._pictures
 
     def snapshots(self, model: str, tokenizer: str = "") -> tuple[WorkerSnapshot, ...]:
         """Pictures of the workers that are available for a model; empty when there are none.
@@ -96,6 +130,7 @@ class Pools:
             tokenizer: fingerprint of the tokenizer that made the prompt; workers with another one do not count. Empty
                 when it is not known.
         """
+        self._update()
         if self._stale:
             self._refresh()
         pool = self._pools.get(model)
@@ -113,6 +148,7 @@ class Pools:
                 position = pool.positions.get(worker)
                 if position is not None:
                     pictures = pictures or worker.snapshots()
+                    self._pictures[worker] = pictures
                     pool.pictures[position : position + len(pictures)] = pictures
                     pool.frozen = None
         self._stale.clear()

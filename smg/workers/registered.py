@@ -85,13 +85,13 @@ class RegisteredWorker:
     def is_ready(self) -> bool:
         """Is well and may take new work."""
         worker = self.worker
-        return worker is not None and worker.is_ready and not self.is_draining and not self._mismatch
+        if worker is None or self.is_draining or not worker.is_ready:
+            return False
+        return not (self.only_models and self._mismatch)
 
     @property
-    def is_available(self) -> bool:
-        """Is ready, and its breaker lets one more request through."""
-        if not self.is_ready:
-            return False
+    def is_admitted(self) -> bool:
+        """Its breaker lets one more request through."""
         return self.breaker.is_closed or self.breaker.admits(self.inflight_requests)
 
     @property

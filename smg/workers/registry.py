@@ -69,7 +69,7 @@ class WorkerRegistry:
         self._workers: dict[str, RegisteredWorker] = {}
         self._by_url: dict[str, RegisteredWorker] = {}
         self._is_started = False
-        self._pools = Pools()
+        self._pools = Pools(self.workers)
         self._callbacks: list[Callable[[], None]] = []
         self._changed = asyncio.Event()
 
@@ -133,7 +133,7 @@ class WorkerRegistry:
                 _log.info("worker %s is drained: %d sequences run", entry.url, entry.inflight_requests)
                 entry.is_draining = entry.is_leaving = True
                 self._keeper.drop_later(entry)
-            self._rebuild()
+            self._rebuild(entry)
         else:
             self._drop(entry)
 
@@ -148,7 +148,7 @@ class WorkerRegistry:
         if not is_draining and entry.is_leaving:
             entry.is_leaving = False
             self._keeper.keep(entry)
-        self._rebuild()
+        self._rebuild(entry)
 
     def relabel(
         self, worker_id: str, labels: Mapping[str, str], only_models: Iterable[str] | None = None
@@ -162,7 +162,7 @@ class WorkerRegistry:
         entry.labels = MappingProxyType(dict(labels))
         if only_models is not None:
             entry.only_models = frozenset(only_models)
-        self._rebuild()
+        self._rebuild(entry)
 
     def start(self) -> None:
         """Begin to connect."""
@@ -280,7 +280,7 @@ class WorkerRegistry:
         del self._workers[entry.id], self._by_url[entry.url]
         entry.is_draining = True
         self._keeper.stop(entry)
-        self._rebuild()
+        self._rebuild(entry)
 
     def _drop_idle(self, entry: RegisteredWorker) -> None:
         if entry.is_leaving and entry.id in self._workers:
@@ -288,9 +288,12 @@ class WorkerRegistry:
 
     def _load_changed(self, entry: RegisteredWorker) -> None:
         self._pools.mark_stale(entry)
+        # A half-open breaker lets a few through at a time.
+        if not entry.breaker.is_closed and entry.is_admitted is not self._pools.is_used(entry):
+            self._rebuild(entry)
 
-    def _rebuild(self) -> None:
-        self._pools.rebuild(self.workers())
+    def _rebuild(self, entry: RegisteredWorker) -> None:
+        self._pools.mark_outdated(entry)
         self._tell()
 
     def _tell(self) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,11 +16,14 @@ from typing import TYPE_CHECKING
 from smg.errors import UNIMPLEMENTED, EngineError, SmgError
 from smg.workers.base import ProtocolMismatch
 from smg.workers.connected import ConnectedWorker, ConnectionLost
+from smg.workers.failures import lost_error
 from smg.workers.http2.connection import connect
-from smg.workers.sglang.cards import describe, load_of, max_running_of, rank_loads_of, waits_for_reasoning
+from smg.workers.sglang.aborts import Aborts
+from smg.workers.sglang.cards import describe, load_of, max_running_of, waits_for_reasoning
 from smg.workers.sglang.client import SglangClient
 from smg.workers.sglang.jobs import Jobs
 from smg.workers.sglang.names import RequestNames
+from smg.workers.sglang.ranks import Ranks
 from smg.workers.sglang.receiver import CallReceiver, Progress
 from smg.workers.sglang.requests import generate_to_sglang, refuse_late_form
 from smg.workers.sglang.scoring import embed, score
@@ -41,8 +43,6 @@ if TYPE_CHECKING:
     from smg_proto.engine.v1 import work_pb2
 
 _log = logging.getLogger(__name__)
-
-_NO_LOAD = card_pb2.Load()
 
 
 @dataclass(slots=True, eq=False)
@@ -74,25 +74,23 @@ class SglangWorker(ConnectedWorker):
         self._running: dict[int, _Running] = {}
         self._streamed = 0
         self._jobs = Jobs(self._load_changed, self._outcome)
-        self._aborts: asyncio.Queue[str] = asyncio.Queue()
+        self._aborts = Aborts(self._names)
         self._progress = Progress()
         self._waits_for_reasoning = True
-        self._ranks = 1
-        self._rank_loads: dict[int, card_pb2.Load] = {}
-        self._rank_inflight: Counter[int] = Counter()
+        self._by_rank = Ranks()
 
     @property
     def ranks(self) -> int:
         """As many as the server tells, where they are to be used one by one."""
-        return self._ranks
+        return self._by_rank.count
 
     def rank_load(self, rank: int) -> card_pb2.Load:
         """As last polled."""
-        return self._rank_loads.get(rank, _NO_LOAD)
+        return self._by_rank.load(rank)
 
     def rank_inflight_requests(self, rank: int) -> int:
         """Sequences of calls to one rank. Jobs go to any."""
-        return self._rank_inflight[rank]
+        return self._by_rank.inflight[rank]
 
     @property
     def inflight_requests(self) -> int:
@@ -170,8 +168,14 @@ class SglangWorker(ConnectedWorker):
             await self._check_health()
             self._opened(description)
             await self._serve_together(
-                self._watch_end(connection), self._watch_load(client), self._send_aborts(client)
+                self._watch_end(connection), self._watch_load(client), self._aborts.run(client)
             )
+        except asyncio.CancelledError:
+            # Not every servicer stops what a closed connection leaves behind.
+            self._give_up(lost_error(self.url, "the router closed the connection"))
+            if self._client is not None and not connection.is_closed:
+                await self._aborts.send_last(self._client)
+            raise
         finally:
             self._is_open = False
             self._client = None
@@ -193,7 +197,7 @@ class SglangWorker(ConnectedWorker):
         description.models[0].loras.extend(loras)
         description.max_running = description.max_running or max_running_of(loads)
         self._take_loads(loads)
-        self._ranks = max(1, description.data_parallel_size) if self._options.is_dp_aware else 1
+        self._by_rank.count = max(1, description.data_parallel_size) if self._options.is_dp_aware else 1
         self._waits_for_reasoning = waits_for_reasoning(server)
         return description
 
@@ -244,17 +248,7 @@ class SglangWorker(ConnectedWorker):
     def _take_loads(self, loads: sglang_pb2.GetLoadsResponse) -> None:
         self._load = load_of(loads)
         if self._options.is_dp_aware:
-            self._rank_loads = rank_loads_of(loads)
-
-    async def _send_aborts(self, client: SglangClient) -> None:
-        while True:
-            name = await self._aborts.get()
-            try:
-                await client.abort(name)
-            except EngineError as error:
-                _log.debug("abort on worker %s: %s", self.url, error.message)
-            finally:
-                self._names.free(name)
+            self._by_rank.take_loads(loads)
 
     def _submit(
         self, requests: Sequence[work_pb2.Generate], listeners: Sequence[GenerateListener]
@@ -274,7 +268,7 @@ class SglangWorker(ConnectedWorker):
         receiver = CallReceiver(requests, listeners, self._progress, self._ended, self._outcome)
         call = client.generate(message, receiver, first.traceparent)
         rank = first.data_parallel_rank
-        self._rank_inflight[rank] += len(requests)
+        self._by_rank.inflight[rank] += len(requests)
         running = _Running(client, call, name, receiver, first.stream, len(requests), rank)
         sequences = [request.sequence for request in requests]
         self._running.update(dict.fromkeys(sequences, running))
@@ -293,7 +287,7 @@ class SglangWorker(ConnectedWorker):
         """A sequence is over. With the last one of its call, so is the call."""
         running = self._running.pop(sequence)
         self._streamed -= running.is_streamed
-        self._rank_inflight[running.rank] -= 1
+        self._by_rank.inflight[running.rank] -= 1
         running.sequences_left -= 1
         if running.sequences_left:
             return
@@ -301,7 +295,7 @@ class SglangWorker(ConnectedWorker):
             self._names.free(running.name)
         else:
             running.client.connection.cancel(running.call)
-            self._aborts.put_nowait(running.name)
+            self._aborts.add(running.name)
 
     def _load_changed(self) -> None:
         # The registry sets its hook after this worker was made.
