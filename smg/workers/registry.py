@@ -193,7 +193,7 @@ class WorkerRegistry:
         """
         entry = self._workers.get(worker_id)
         if entry is None:
-            raise NotFound(f"unknown worker {worker_id!r}", param="id")
+            raise NotFound(f"Worker {worker_id[:200]} not found", param="id")
         return entry
 
     def models(self) -> Mapping[str, tuple[RegisteredWorker, ...]]:

@@ -93,3 +93,35 @@ async def test_a_server_that_returns_with_another_model_is_asked_for_that_one(ec
         assert (refused.status_code, refused.headers["x-smg-error-code"]) == (404, "model_not_found")
         assert (await http.post("/v1/chat/completions", json={**BODY, "model": "other"})).status_code == 200
         assert [model["id"] for model in (await http.get("/v1/models")).json()["data"]] == ["other"]
+
+
+async def test_a_server_that_returns_with_another_tokenizer_has_it_read_again(
+    echo_worker, thinking_tokenizer_dir
+):
+    url = await echo_worker()
+    async with running_router(url) as gateway:
+        http, registry = gateway.http, gateway.router.registry
+        before = registry.card("m").tokenizer_sha256
+        (picture,) = registry.snapshots("m")
+        await echo_worker.stop(url)
+        await until(lambda: not registry.snapshots("m"))
+        port = int(url.rpartition(":")[2])
+        await echo_worker(port=port, model_paths=(str(thinking_tokenizer_dir),))
+        assert await registry.wait_ready(20, "m")
+        assert registry.card("m").tokenizer_sha256 != before
+        assert (await http.post("/v1/chat/completions", json=BODY)).status_code == 200
+        served = await gateway.router.catalog.resolve("m")
+        assert served.card.tokenizer_sha256 == registry.card("m").tokenizer_sha256
+        # Policies know a restart by it, and forget what was cached there.
+        assert registry.snapshots("m")[0].instance_id != picture.instance_id
+
+
+async def test_a_fleet_with_two_tokenizers_answers_from_the_majority(echo_worker, thinking_tokenizer_dir):
+    urls = [await echo_worker(), await echo_worker()]
+    odd = await echo_worker(model_paths=(str(thinking_tokenizer_dir),))
+    async with running_router(odd, *urls) as gateway:
+        await until(lambda: len(gateway.router.registry.snapshots("m")) == 2)
+        workers = {each["url"]: each for each in (await gateway.http.get("/workers")).json()["workers"]}
+        assert "tokenizer" in workers[odd]["reason"]
+        answers = [await gateway.http.post("/v1/chat/completions", json=BODY) for _ in range(6)]
+        assert {answer.headers["x-smg-routed-worker-id"] for answer in answers} == set(urls)

@@ -69,6 +69,11 @@ def make_sources(
     return [source for source in made if source is not None]
 
 
+def uses_discovery(settings: DiscoverySettings) -> bool:
+    """Whether any kind is turned on."""
+    return bool(settings.discovery_file or settings.discovery_dns) or uses_kubernetes(settings)
+
+
 def uses_kubernetes(settings: DiscoverySettings) -> bool:
     """Whether pods are looked for."""
     return settings.service_discovery or settings.discovery_provider == "kubernetes"

@@ -143,14 +143,14 @@ def parse(text: str, max_workers: int) -> list[Found]:
             raise SourceFailed(f"version is {str(mapping['version'])[:40]}; only 1 is known")
         document = mapping["workers"]
     if not isinstance(document, list):
-        raise SourceFailed("holds no list of workers; one of none is []")
+        raise SourceFailed("no list of workers; one of none is []")
     entries = cast("list[Any]", document)
     if len(entries) > max_workers:
-        raise SourceFailed(f"lists {len(entries)} workers; --max-workers allows {max_workers}")
+        raise SourceFailed(f"{len(entries)} workers; --max-workers allows {max_workers}")
     found = [_found(entry, f"worker {number}") for number, entry in enumerate(entries, 1)]
     if len(by_url(found)) < len(found):
         urls = [each.url for each in found]
-        raise SourceFailed(f"lists {next(url for url in urls if urls.count(url) > 1)} twice")
+        raise SourceFailed(f"{next(url for url in urls if urls.count(url) > 1)} is listed twice")
     return found
 
 
@@ -164,7 +164,7 @@ def _document(text: str) -> Any:
                 pass
         return yaml.load(text, _LOADER)  # noqa: S506 - a safe loader
     except (yaml.YAMLError, RecursionError, ValueError) as fault:
-        raise SourceFailed(f"is neither YAML nor JSON: {' '.join(str(fault).split())[:300]}") from None
+        raise SourceFailed(f"neither YAML nor JSON: {' '.join(str(fault).split())[:300]}") from None
 
 
 def _found(entry: Any, where: str) -> Found:

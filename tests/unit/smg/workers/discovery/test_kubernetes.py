@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 
 import pytest
+import trustme
 
 from smg.workers.discovery.base import SourceFailed
 from smg.workers.discovery.kubernetes import KubernetesSource, workers_of
@@ -217,3 +219,23 @@ async def test_a_token_that_is_rotated_is_read_again(server, tmp_path):
     await server.until(lambda: len(server.watches()) > 1)
     assert [query["token"] for query in server.requests] == ["first", "first", "second"]
     await watching.close()
+
+
+async def test_the_cluster_s_authority_is_trusted_and_no_other(tmp_path):
+    authority, server = trustme.CA(), KubernetesDouble()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    await server.start(ssl=context)
+    api = PodApi(server.url, None, "app=engine", tmp_path)
+    (tmp_path / "ca.crt").write_bytes(trustme.CA().cert_pem.bytes())
+    with pytest.raises(SourceFailed, match="certificate verify failed"):
+        await api.list()
+    # It is rotated: the next request trusts the new one.
+    (tmp_path / "ca.crt").write_bytes(authority.cert_pem.bytes())
+    assert await api.list() == ([], "100")
+    assert server.requests[0]["path"] == "/api/v1/pods"
+    (tmp_path / "ca.crt").write_text("no certificate")
+    with pytest.raises(SourceFailed, match=r"ca\.crt holds no certificates"):
+        await api.list()
+    await api.close()
+    await server.stop()
