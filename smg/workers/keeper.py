@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 OpenWorker = Callable[[str, str, WorkerOptions], Awaitable[Worker]]
 
+# Pause before an address is looked at again where a server was found that is not served.
+_UNSERVED_S = 30.0
+
 _log = logging.getLogger(__name__)
 
 
@@ -62,6 +65,9 @@ class Keeper:
     def stop(self, entry: RegisteredWorker) -> None:
         """Close its connection. What runs on it is lost to it."""
         self._clear_timer(entry)
+        if entry.worker is not None:
+            # What is cut now is no fault of the worker's, and its breaker is of no use any more.
+            entry.worker.on_outcome = lambda _: None
         task = self._tasks.pop(entry.id, None)
         if task is not None:
             self._ending.add(task)
@@ -94,7 +100,8 @@ class Keeper:
                 await worker.run()
             except Unsupported as refusal:
                 self._detach(entry, refusal.message)
-                return
+                # Another server may take its place.
+                await asyncio.sleep(_UNSERVED_S)
             except (ProbeFailed, ProtocolMismatch) as fault:
                 self._detach(entry, str(fault))
             except Exception:  # noqa: BLE001 - a fault of ours in one connection must not end it for ever

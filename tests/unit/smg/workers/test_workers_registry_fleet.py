@@ -80,6 +80,14 @@ async def test_an_open_breaker_is_tried_after_its_time_one_request_at_a_time(ope
     await registry.close()
 
 
+async def test_a_removed_worker_has_no_breaker_any_more(registry, opener):
+    entry, worker = await add(registry, opener, 1)
+    registry.remove(entry.id)
+    fail(worker)
+    assert entry.breaker.is_closed
+    assert registry.workers() == ()
+
+
 async def test_health_that_returns_lets_it_be_tried_at_once(registry, opener):
     entry, worker = await add(registry, opener, 1)
     fail(worker)

@@ -206,19 +206,22 @@ async def test_what_is_no_kubernetes_is_told(tmp_path):
     await other.wait_closed()
 
 
-async def test_a_token_that_is_rotated_is_read_again(server, tmp_path):
-    (tmp_path / "token").write_text("first\n")
-    server.token = "first"
+async def test_a_token_that_is_rotated_is_read_again_and_never_logged(server, tmp_path, caplog):
+    caplog.set_level("DEBUG")
+    (tmp_path / "token").write_text("first-t0ken\n")
+    server.token = "first-t0ken"
     watching = Watching(server, tmp_path)
     await server.until(server.watches)
-    server.token = "second"
-    (tmp_path / "token").write_text("second\n")
+    server.token = "second-t0ken"
+    (tmp_path / "token").write_text("second-t0ken\n")
     server.put(pod("a", "10.0.0.1"))
     await watching.until(ONE)
     server.end_watches()
     await server.until(lambda: len(server.watches()) > 1)
-    assert [query["token"] for query in server.requests] == ["first", "first", "second"]
+    tokens = [query["token"] for query in server.requests]
+    assert tokens == ["first-t0ken", "first-t0ken", "second-t0ken"]
     await watching.close()
+    assert "t0ken" not in caplog.text
 
 
 async def test_the_cluster_s_authority_is_trusted_and_no_other(tmp_path):
