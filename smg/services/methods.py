@@ -59,6 +59,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         f"/{ADMIN_SERVICE}/ListWorkers": _ADMIN_READ,
         f"/{ADMIN_SERVICE}/GetWorker": _ADMIN_READ,
         f"/{ADMIN_SERVICE}/AddWorker": _ADMIN,
+        f"/{ADMIN_SERVICE}/UpdateWorker": _ADMIN,
         f"/{ADMIN_SERVICE}/RemoveWorker": _ADMIN,
         f"/{ADMIN_SERVICE}/FlushCaches": _ADMIN,
         f"/{CONVERSATIONS_SERVICE}/CreateConversation": _CONVERSATIONS,
