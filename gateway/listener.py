@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BACKLOG = 2048
+# The clock of connections ticks TICKS_OF_IDLE times in it.
+SHORTEST_IDLE_S = 0.25
 # Looks at connections that close, while the listener stops, and how many of them find nothing before they are cut.
 _LOOK_S = 0.25
 _FAREWELL_LOOKS = 8
-# The clock of connections ticks TICKS_OF_IDLE times in it.
-SHORTEST_IDLE_S = 0.25
 
 
 def bind(host: str, port: int) -> socket.socket:

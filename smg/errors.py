@@ -76,6 +76,7 @@ class SmgError(Exception):
     grpc_code: ClassVar[int] = INTERNAL
     is_retryable: ClassVar[bool] = False
     default_code: ClassVar[str] = "internal_error"
+    default_retry_after_s: ClassVar[int | None] = None
 
     def __init__(
         self,
@@ -89,7 +90,7 @@ class SmgError(Exception):
         self.message = message
         self.code = code or self.default_code
         self.param = param
-        self.retry_after_s = retry_after_s
+        self.retry_after_s = self.default_retry_after_s if retry_after_s is None else retry_after_s
 
     def about(self, subject: str) -> Self:
         """The same error with its subject before the message. A new one: an error may end several requests."""
@@ -282,6 +283,8 @@ class WorkerUnavailable(SmgError):
     grpc_code = UNAVAILABLE
     is_retryable = True
     default_code = "no_available_workers"
+    # Connections and breakers change within about as long.
+    default_retry_after_s = 1
 
 
 class DeadlineExceeded(SmgError):

@@ -24,6 +24,7 @@ from gateway.edge.service import SERVICE as EDGE_SERVICE
 from gateway.edge.service import HttpEdgeService
 from gateway.listener import HttpListener, bind
 from gateway.openai.handlers import OpenAIHandlers
+from gateway.probe_listener import ProbeListener
 from gateway.responses.conversations import ConversationHandlers
 from gateway.routes import ROUTE_NAMES, Route, RouteTable, build_routes
 from gateway.sse import KeepAlive
@@ -42,6 +43,7 @@ from smg.policies import make_policy
 from smg.prompt.builder import PromptBuilder
 from smg.services.methods import ROUTES
 from smg.services.server import GrpcParts, GrpcServer
+from smg.settings import environment
 from smg.storage.open import make_store
 from smg.storage.upkeep import look_after
 from smg.telemetry.exporter import MetricsListener, exposition, new_registry
@@ -49,7 +51,11 @@ from smg.telemetry.metrics import RouterMetrics
 from smg.tls.listening import listening_tls
 from smg.tls.reloading import LOOK_S
 from smg.tls.worker import WorkerTls
+from smg.workers.breaker import BreakerOptions
+from smg.workers.discovery import make_sources
+from smg.workers.discovery.reconciler import Discovery
 from smg.workers.options import WorkerOptions
+from smg.workers.registered import SETTINGS
 from smg.workers.registry import WorkerRegistry
 from smg.workers.tokenizers import TokenizerStore
 
@@ -58,16 +64,18 @@ if TYPE_CHECKING:
 
     from smg.settings import (
         AdmissionSettings,
+        BreakerSettings,
         ModelSettings,
         RetrySettings,
         RouterSettings,
-        WorkerSettings,
     )
 
 logger = logging.getLogger(__name__)
 
 # Objects between two looks of the cycle collector. Python's 700 makes it look several times per request and find nothing.
 YOUNG_OBJECTS = 50_000
+# Policies that go by the loads of workers.
+LOAD_POLICIES = ("bucket", "cache_aware", "least_load", "power_of_two", "prefix_hash")
 REQUESTS_PER_CORE = 1024
 LEAST_REQUESTS = 4096
 
@@ -105,9 +113,11 @@ class Router:
         self._worker_tls = WorkerTls(settings.tls)
         self.is_draining = False
         self._prometheus = new_registry()
-        self.registry = WorkerRegistry(worker_options(settings.workers, self._worker_tls))
+        self.registry = WorkerRegistry(
+            worker_options(settings, self._worker_tls), breaker_options(settings.breaker)
+        )
         for url in settings.workers.worker_urls:
-            self.registry.add(url)
+            self.registry.add(url, origin=SETTINGS)
         self._callers = caller_directory(settings.callers)
         self._audit = AuditLog() if settings.callers.control_plane_audit_enabled else None
         self._tokenizers = TokenizerStore(
@@ -122,7 +132,8 @@ class Router:
         )
         self.history = make_store(settings.history)
         self._keep_alive = KeepAlive(settings.listener.sse_keepalive_secs)
-        status = StatusHandlers(
+        self.probe_port: int | None = None
+        status = self._status = StatusHandlers(
             self.registry,
             lambda: self.is_draining,
             lambda: self.catalog.is_prepared,
@@ -151,8 +162,8 @@ class Router:
         """The pipelines and the route table; the metrics need the table's names, the handlers need the metrics."""
         settings = self._settings
         self._metrics = RouterMetrics(self._prometheus, routes=(*ROUTE_NAMES, *ROUTES))
-        self._metrics.watch_workers(lambda: [each.worker for each in self.registry.workers() if each.worker])
-        self.registry.on_change(lambda: self._metrics.set_models(self.registry.models()))
+        self._metrics.watch_workers(self.registry.workers)
+        self.registry.on_change(once_a_turn(lambda: self._metrics.set_models(self.registry.models())))
         self.admission = admission_of(settings.admission)
         engine_call = EngineCall(
             self.registry,
@@ -201,6 +212,8 @@ class Router:
                         group.create_task(look_after(self.history, settings.history.history_retention_days)),
                         group.create_task(grpc.follow(self.registry)),
                         group.create_task(self._keep_certificates()),
+                        *self._discover(group),
+                        *self._start_probes(group, stack),
                     ]
                     serving = group.create_task(http.run())
                     await http.wait_started()
@@ -252,6 +265,23 @@ class Router:
                 if files is not None:
                     await asyncio.to_thread(files.refresh)
 
+    def _discover(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        """Look for workers, where the settings name a way to."""
+        settings = self._settings
+        sources = make_sources(settings.discovery, environment(), settings.fleet.max_workers)
+        return [group.create_task(Discovery(self.registry, sources).run())] if sources else []
+
+    def _start_probes(
+        self, group: asyncio.TaskGroup, stack: contextlib.ExitStack
+    ) -> list[asyncio.Task[None]]:
+        port = self._settings.fleet.health_check_port
+        if port is None:
+            return []
+        listener = stack.enter_context(ProbeListener(self._status.probes, self._settings.listener.host, port))
+        self.probe_port = listener.port
+        logger.info("probes are answered on port %d, too", listener.port)
+        return [group.create_task(listener.follow())]
+
     def _start_metrics(self, stack: contextlib.ExitStack) -> int | None:
         telemetry = self._settings.telemetry
         if telemetry.prometheus_port is None:
@@ -270,10 +300,10 @@ class Router:
             listener=self._settings.listener,
             observer=self._metrics,
             id_keys=self._settings.telemetry.request_id_headers,
+            conversations=self._conversations,
             audit=self._audit,
             tls=self._tls,
             handshake_s=self._settings.tls.tls_handshake_timeout_secs,
-            conversations=self._conversations,
             others={EDGE_SERVICE: HttpEdgeService(self.app).add_to},
         )
 
@@ -311,17 +341,61 @@ def _stop_on_signals(stop: asyncio.Event) -> None:
         loop.add_signal_handler(number, asked, number)
 
 
-def worker_options(settings: WorkerSettings, tls: WorkerTls | None = None) -> WorkerOptions:
+def worker_options(settings: RouterSettings, tls: WorkerTls | None = None) -> WorkerOptions:
     """How workers are connected to and watched."""
+    workers, fleet = settings.workers, settings.fleet
+    polls_loads = not fleet.disable_load_monitoring or settings.routing.policy in LOAD_POLICIES
     return WorkerOptions(
-        connect_timeout_s=settings.worker_connect_timeout_secs,
-        health_interval_s=settings.health_check_interval_secs,
-        health_timeout_s=settings.health_check_timeout_secs,
-        health_failures=settings.health_failure_threshold,
-        health_successes=settings.health_success_threshold,
-        wedge_s=settings.worker_wedge_secs,
+        connect_timeout_s=workers.worker_connect_timeout_secs,
+        health_interval_s=workers.health_check_interval_secs,
+        health_timeout_s=workers.health_check_timeout_secs,
+        health_failures=workers.health_failure_threshold,
+        health_successes=workers.health_success_threshold,
+        wedge_s=workers.worker_wedge_secs,
+        load_interval_s=fleet.load_monitor_interval if polls_loads else 0,
+        is_health_checked=not fleet.disable_health_check,
+        is_dp_aware=fleet.dp_aware,
+        max_workers=fleet.max_workers,
+        drain_s=fleet.worker_drain_timeout_secs,
         tls=tls,
     )
+
+
+def breaker_options(settings: BreakerSettings) -> BreakerOptions:
+    """When workers that fail are left alone."""
+    return BreakerOptions(
+        failures=0 if settings.disable_circuit_breaker else settings.cb_failure_threshold,
+        successes=settings.cb_success_threshold,
+        open_s=settings.cb_timeout_duration_secs,
+        window_s=settings.cb_window_duration_secs,
+    )
+
+
+def once_a_turn(callback: Callable[[], None]) -> Callable[[], None]:
+    """A callback that is called once for all the calls of one turn of the event loop, at its end.
+
+    A thousand workers that connect at a time change the registry a thousand times.
+    """
+    is_due = False
+
+    def call() -> None:
+        nonlocal is_due
+        is_due = False
+        callback()
+
+    def called() -> None:
+        nonlocal is_due
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            # The router is being built.
+            callback()
+            return
+        if not is_due:
+            is_due = True
+            loop.call_soon(call)
+
+    return called
 
 
 def retry_options(settings: RetrySettings) -> RetryOptions:

@@ -14,10 +14,12 @@ from smg.cli.screen import Readiness
 from smg.errors import BadTlsFile
 from smg.parsers.reasoning import REASONING_PARSERS
 from smg.parsers.tools import TOOL_PARSERS
+from smg.settings import environment
 from smg.settings.redaction import secrets_in
 from smg.telemetry.logs import configure_logging
 from smg.tls.listening import listening_tls
 from smg.tls.worker import WorkerTls
+from smg.workers.discovery import kubernetes_url, uses_kubernetes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -54,6 +56,12 @@ def check_start(command: str, settings: RouterSettings) -> None:
         *_parser_problems(models),
         *_tls_problems(settings.tls),
     ]
+    discovery = settings.discovery
+    if uses_kubernetes(discovery) and not kubernetes_url(discovery, environment()):
+        problems.append(
+            "--service-discovery: this does not run in a Kubernetes cluster (KUBERNETES_SERVICE_HOST is not set);"
+            " name the API with --kubernetes-api-url"
+        )
     if problems:
         complain(command, problems)
 
@@ -64,6 +72,8 @@ def _port_problems(settings: RouterSettings) -> Iterator[str]:
     if telemetry.prometheus_port is not None:
         host = telemetry.prometheus_host or listener.host
         ports.append(("--prometheus-port", host, telemetry.prometheus_port))
+    if settings.fleet.health_check_port is not None:
+        ports.append(("--health-check-port", listener.host, settings.fleet.health_check_port))
     taken: dict[int, str] = {}
     for flag, host, port in ports:
         other = taken.setdefault(port, flag) if port else flag

@@ -45,8 +45,8 @@ class Method:
 _CHAT = Method(CHAT_ROUTE, "serving", "chatcmpl")
 _COMPLETIONS = Method(COMPLETIONS_ROUTE, "serving", "cmpl")
 _ADMIN = Method(ADMIN_ROUTE, "admin")
-_ADMIN_READ = Method(ADMIN_ROUTE, "admin", is_read=True)
 _CONVERSATIONS = Method(CONVERSATIONS_ROUTE, "serving")
+_ADMIN_READ = Method(ADMIN_ROUTE, "admin", is_read=True)
 
 METHODS: Mapping[str, Method] = MappingProxyType(
     {
@@ -59,9 +59,9 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         f"/{ADMIN_SERVICE}/ListWorkers": _ADMIN_READ,
         f"/{ADMIN_SERVICE}/GetWorker": _ADMIN_READ,
         f"/{ADMIN_SERVICE}/AddWorker": _ADMIN,
+        f"/{ADMIN_SERVICE}/UpdateWorker": _ADMIN,
         f"/{ADMIN_SERVICE}/RemoveWorker": _ADMIN,
         f"/{ADMIN_SERVICE}/FlushCaches": _ADMIN,
-        f"/{ADMIN_SERVICE}/ListLoads": _ADMIN_READ,
         f"/{CONVERSATIONS_SERVICE}/CreateConversation": _CONVERSATIONS,
         f"/{CONVERSATIONS_SERVICE}/GetConversation": _CONVERSATIONS,
         f"/{CONVERSATIONS_SERVICE}/UpdateConversation": _CONVERSATIONS,
@@ -70,5 +70,6 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         f"/{CONVERSATIONS_SERVICE}/CreateConversationItems": _CONVERSATIONS,
         f"/{CONVERSATIONS_SERVICE}/GetConversationItem": _CONVERSATIONS,
         f"/{CONVERSATIONS_SERVICE}/DeleteConversationItem": _CONVERSATIONS,
+        f"/{ADMIN_SERVICE}/ListLoads": _ADMIN_READ,
     }
 )

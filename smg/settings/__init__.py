@@ -8,6 +8,7 @@ from __future__ import annotations
 from smg.settings.callers import CallerSettings
 from smg.settings.faults import Fault, SettingsError
 from smg.settings.fields import Section
+from smg.settings.fleet import BreakerSettings, DiscoverySettings, FleetSettings
 from smg.settings.history import HistorySettings
 from smg.settings.keys import ControlPlaneKey, TenantKey
 from smg.settings.load import Loaded, environment, load
@@ -34,6 +35,9 @@ __all__ = [
     "LocalListenerSettings",
     "ModelSettings",
     "WorkerSettings",
+    "DiscoverySettings",
+    "FleetSettings",
+    "BreakerSettings",
     "RoutingSettings",
     "AdmissionSettings",
     "RetrySettings",

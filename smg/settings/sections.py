@@ -21,6 +21,7 @@ from smg.settings.fields import (
     WorkerUrls,
     setting,
 )
+from smg.settings.fleet import BreakerSettings, DiscoverySettings, FleetSettings
 from smg.settings.history import HistorySettings
 from smg.settings.tls import TlsSettings
 
@@ -257,6 +258,9 @@ class RouterSettings(Section):
     listener: ListenerSettings = Field(default_factory=ListenerSettings)
     models: ModelSettings = Field(default_factory=ModelSettings)
     workers: WorkerSettings = Field(default_factory=WorkerSettings)
+    discovery: DiscoverySettings = Field(default_factory=DiscoverySettings)
+    fleet: FleetSettings = Field(default_factory=FleetSettings)
+    breaker: BreakerSettings = Field(default_factory=BreakerSettings)
     routing: RoutingSettings = Field(default_factory=RoutingSettings)
     admission: AdmissionSettings = Field(default_factory=AdmissionSettings)
     retries: RetrySettings = Field(default_factory=RetrySettings)

@@ -70,7 +70,7 @@ def test_a_class_has_its_code_and_its_words(cls, code, http_status, kind):
     assert status.details == "what is wrong"
     assert (detail.http_status, detail.type, detail.param) == (http_status, kind, "messages[0].role")
     assert detail.code == cls.default_code
-    assert not detail.HasField("retry_after_s")
+    assert detail.HasField("retry_after_s") is (cls.default_retry_after_s is not None)
 
 
 # Their HTTP answers are empty, or plain text.
