@@ -141,13 +141,17 @@ class RoutingSettings(Section):
         0.3, "cache_aware: least share of a prompt whose being cached counts.", ge=0, le=1
     )
     balance_abs_threshold: int = setting(
-        16,
-        "cache_aware: requests that a worker with the whole prompt cached may have more than others."
+        24,
+        "cache_aware: requests that a worker with the whole prompt cached may have more than others; at most"
+        " half of those that it runs at a time."
         " bucket: tokens or characters by which workers may differ.",
         ge=1,
     )
     balance_rel_threshold: float = setting(
-        1.5, "cache_aware, bucket: the same as a multiple of the others'. The larger one counts.", ge=1
+        1.5,
+        "cache_aware: the same as a multiple of the mean. The larger one counts."
+        " bucket: the difference as a multiple.",
+        ge=1,
     )
     block_size: int = setting(
         64, "cache_aware: tokens to which the start of a prompt is compared.", metavar="TOKENS", ge=1, le=4096
