@@ -7,12 +7,12 @@ ended; a single request is a session of one turn.
 from __future__ import annotations
 
 import itertools
-import random
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.routing.engine import BLOCK_TOKENS
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Callable
 
 _BLOCK_BYTES = 4 * BLOCK_TOKENS
