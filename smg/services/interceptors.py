@@ -24,6 +24,7 @@ from smg.services.streams import LOST, LostWait, SlowReader, is_own_cancellation
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
+    from smg.pipelines.admission import Admission
     from smg.services.methods import Method
     from smg.services.rpc import Context, Continuation, Handler
     from smg.types.callers import CallerDirectory
@@ -91,8 +92,10 @@ class CallInterceptor(ServerInterceptor):
 class StatusInterceptor(ServerInterceptor):
     """Turns what a call raises into its status. Stands before CallInterceptor."""
 
-    def __init__(self, observer: Observer) -> None:
+    def __init__(self, observer: Observer, admission: Admission | None = None) -> None:
+        """Args: admission: who may run and who waits; everybody runs when None."""
         self._observer = observer
+        self._admission = admission
 
     async def intercept_service(
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
@@ -101,7 +104,7 @@ class StatusInterceptor(ServerInterceptor):
         method = METHODS.get(handler_call_details.method)
         if method is None:
             return await continuation(handler_call_details)
-        call = _Call(method.route, self._observer)
+        call = _Call(method.route, self._observer, self._admission if method.is_admitted else None)
         try:
             handler = await continuation(handler_call_details)
         except SmgError as error:
@@ -114,9 +117,10 @@ class StatusInterceptor(ServerInterceptor):
 class _Call:
     """One call, from its first to its last byte."""
 
-    def __init__(self, route: str, observer: Observer) -> None:
+    def __init__(self, route: str, observer: Observer, admission: Admission | None) -> None:
         self._route = route
         self._observer = observer
+        self._admission = admission
 
     def answering(self, handler: Handler) -> Callable[[bytes, Context], Coroutine[Any, Any, Any]]:
         """Does what the method does, and gives every error its status."""
@@ -127,7 +131,11 @@ class _Call:
             code = CANCELLED
             try:
                 await context.send_initial_metadata(((REQUEST_ID, CONTEXT.get().request_id),))
-                result = await _guarded(behavior, _parsed(data, parse), context)
+                if self._admission is None:
+                    result = await _guarded(behavior, _parsed(data, parse), context)
+                else:
+                    async with self._admission.permit():
+                        result = await _guarded(behavior, _parsed(data, parse), context)
                 code = grpc.StatusCode.OK.value[0]
             except grpc.aio.BaseError:
                 # gRPC's own: the client has gone, or the server stops. There is nobody to tell.

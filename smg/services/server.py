@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     import grpc.aio
 
+    from smg.pipelines.admission import Admission
     from smg.pipelines.catalog import ModelCatalog
     from smg.pipelines.chat import ChatPipeline
     from smg.pipelines.completion import CompletionPipeline
@@ -65,6 +66,7 @@ class GrpcParts:
         observer: counts calls.
         id_keys: metadata keys that may carry a request id, in lower case; the first usable one wins.
         others: services of other packages on the same port, by name: what registers each.
+        admission: who may run and who waits, over HTTP as well; everybody runs when None.
     """
 
     chat: ChatPipeline
@@ -77,6 +79,7 @@ class GrpcParts:
     observer: Observer = field(default_factory=Uncounted)
     id_keys: tuple[str, ...] = (REQUEST_ID,)
     others: Mapping[str, Callable[[grpc.aio.Server], None]] = field(default_factory=lambda: _NO_OTHERS)
+    admission: Admission | None = None
 
 
 class GrpcServer:
@@ -123,7 +126,7 @@ def build_grpc_server(parts: GrpcParts, health: HealthService) -> grpc.aio.Serve
     """A server with all services, on no port yet."""
     listener = parts.listener
     interceptors = (
-        StatusInterceptor(parts.observer),
+        StatusInterceptor(parts.observer, parts.admission),
         CallInterceptor(parts.callers, tuple(key.lower() for key in parts.id_keys)),
     )
     server = new_server(interceptors, _options(listener))

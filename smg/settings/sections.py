@@ -20,6 +20,7 @@ from smg.settings.fields import (
     WorkerUrls,
     setting,
 )
+from smg.settings.overload import OverloadSettings
 
 _MIB = 1024 * 1024
 
@@ -202,6 +203,12 @@ class AdmissionSettings(Section):
     )
     queue_size: int = setting(100, "Requests that may wait for their turn. 0: none, they get 429.", ge=0)
     queue_timeout_secs: float = setting(60.0, "Longest wait in the queue, in seconds.", gt=0)
+    rate_limit_tokens_per_second: int = setting(
+        0,
+        "Requests that may begin per second, after a burst of --max-concurrent-requests; the rest waits in the"
+        " queue. 0: no limit.",
+        ge=0,
+    )
 
 
 class RetrySettings(Section):
@@ -266,6 +273,7 @@ class RouterSettings(Section):
     workers: WorkerSettings = Field(default_factory=WorkerSettings)
     routing: RoutingSettings = Field(default_factory=RoutingSettings)
     admission: AdmissionSettings = Field(default_factory=AdmissionSettings)
+    overload: OverloadSettings = Field(default_factory=OverloadSettings)
     retries: RetrySettings = Field(default_factory=RetrySettings)
     callers: CallerSettings = Field(default_factory=CallerSettings)
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)

@@ -16,6 +16,7 @@ from smg.errors import AlreadyExists, ModelNotFound, NotFound, Unsupported, Work
 from smg.workers.address import parse_url
 from smg.workers.backoff import Backoff
 from smg.workers.base import ProtocolMismatch
+from smg.workers.overload import OverloadLimits
 from smg.workers.pools import Pools
 from smg.workers.probe import ProbeFailed, open_worker
 from smg.workers.registered import RegisteredWorker
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from smg_proto.engine.v1 import card_pb2
 
     OpenWorker = Callable[[str, str, WorkerOptions], Awaitable[Worker]]
+
+_NO_LIMITS = OverloadLimits()
 
 _log = logging.getLogger(__name__)
 
@@ -47,8 +50,14 @@ class Picker(Protocol[RouteT_contra]):
 class WorkerRegistry:
     """The workers of this router. `start` connects to them; `close` ends every task."""
 
-    def __init__(self, options: WorkerOptions, *, open_worker: OpenWorker = open_worker) -> None:
-        """Args: open_worker: finds out an address's protocol (smg.workers.probe)."""
+    def __init__(
+        self,
+        options: WorkerOptions,
+        *,
+        open_worker: OpenWorker = open_worker,
+        overload: OverloadLimits = _NO_LIMITS,
+    ) -> None:
+        """Args: open_worker: finds out an address's protocol (smg.workers.probe); overload: when one gets no more."""
         self._options = options
         self._open_worker = open_worker
         self._ids = itertools.count(1)
@@ -56,7 +65,8 @@ class WorkerRegistry:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._is_started = False
-        self._pools = Pools()
+        self._pools = Pools(overload)
+        self._overload = overload
         self._callbacks: list[Callable[[], None]] = []
         self._changed = asyncio.Event()
 
@@ -163,11 +173,17 @@ class WorkerRegistry:
 
         Raises:
             ModelNotFound: no worker serves the model.
-            WorkerUnavailable: workers serve it, and none is ready; or nothing is known of any worker yet.
+            WorkerUnavailable: workers serve it, and none is ready or has room; or nothing is known of any worker yet.
         """
-        snapshots = self._pools.snapshots(model_id)
+        snapshots, are_over = self._pools.placeable(model_id)
+        if are_over and self._overload.sheds:
+            raise WorkerUnavailable(
+                f"every worker of model {model_id!r} has as much work as it may get; try again later",
+                code="worker_overload_protection_shed",
+                retry_after_s=self._overload.retry_after_s,
+            )
         if exclude:
-            snapshots = tuple(snapshot for snapshot in snapshots if snapshot.id not in exclude)
+            snapshots = _without(snapshots, exclude) or _without(self._pools.snapshots(model_id), exclude)
         if not snapshots:
             raise self._nobody(model_id)
         worker = self._workers[policy.pick(snapshots, route).id].worker
@@ -257,3 +273,7 @@ class WorkerRegistry:
         self._changed.set()
         for callback in tuple(self._callbacks):
             callback()
+
+
+def _without(snapshots: Sequence[WorkerSnapshot], exclude: frozenset[str]) -> tuple[WorkerSnapshot, ...]:
+    return tuple([snapshot for snapshot in snapshots if snapshot.id not in exclude])
