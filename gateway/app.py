@@ -42,6 +42,7 @@ class Limits:
         max_stall_s: longest wait for a client to read the end of its answer.
         id_headers: headers that may carry a request id, in lower case; the first usable one wins.
         access_log: log a line per request.
+        key_headers: headers that may carry a routing key, likewise.
     """
 
     max_body_bytes: int
@@ -49,6 +50,7 @@ class Limits:
     max_stall_s: float
     id_headers: tuple[bytes, ...]
     access_log: bool = False
+    key_headers: tuple[bytes, ...] = (b"x-smg-routing-key",)
 
 
 class Observer(Protocol):
@@ -162,7 +164,9 @@ class Exchange:
             self._context = request_context(request.headers, app.limits.id_headers, prefix)
             raise
         self._route = route
-        self._context = request_context(request.headers, app.limits.id_headers, route.id_prefix)
+        self._context = request_context(
+            request.headers, app.limits.id_headers, route.id_prefix, app.limits.key_headers
+        )
         if not app.is_open and route.access != "open":
             self._identify(route)
         declared = request.headers.get(b"content-length")

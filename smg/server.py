@@ -122,6 +122,7 @@ class Router:
             max_stall_s=listener.slow_reader_secs,
             id_headers=tuple(name.encode() for name in settings.telemetry.request_id_headers),
             access_log=settings.telemetry.access_log,
+            key_headers=tuple(name.encode() for name in settings.routing.routing_key_headers),
         )
         self.app = GatewayApp(
             RouteTable(routes), self._callers, self._keep_alive, limits, self._metrics, self.admission
@@ -140,6 +141,7 @@ class Router:
             retry_options(settings.retries),
             settings.listener.request_timeout_secs,
             self._metrics.retried,
+            pins_by_rid=settings.routing.routing_key_override,
         )
         self._chat = ChatPipeline(self.catalog, engine_call)
         self._completion = CompletionPipeline(self.catalog, engine_call)
@@ -229,6 +231,7 @@ class Router:
             observer=self._metrics,
             id_keys=self._settings.telemetry.request_id_headers,
             admission=self.admission,
+            routing_keys=self._settings.routing.routing_key_headers,
             others={EDGE_SERVICE: HttpEdgeService(self.app).add_to},
         )
 

@@ -77,6 +77,7 @@ class ChatPipeline:
             prompt.ids,
             lambda: plan.attempt((prompt,), answer),
             plan.constraint_kind,
+            request.rid,
         )
         with meter.measure(model.id, answer):
             await self._engine_call.run(work, answer, context)

@@ -59,6 +59,7 @@ class CompletionPipeline:
             prompts[0].ids,
             lambda: plan.attempt(prompts, answer),
             plan.constraint_kind,
+            request.rid,
         )
         with meter.measure(model.id, answer):
             await self._engine_call.run(work, answer, context)

@@ -15,7 +15,14 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from smg.errors import CANCELLED, InternalError, MalformedRequest, SmgError
-from smg.services.call import CONTEXT, REQUEST_ID, metadata_map, request_context
+from smg.services.call import (
+    CONTEXT,
+    REQUEST_ID,
+    ROUTED_WORKER,
+    ROUTING_REASON,
+    metadata_map,
+    request_context,
+)
 from smg.services.methods import METHODS
 from smg.services.rpc import ServerInterceptor, unparsed, unread
 from smg.services.status import error_status, status_code
@@ -28,6 +35,7 @@ if TYPE_CHECKING:
     from smg.services.methods import Method
     from smg.services.rpc import Context, Continuation, Handler
     from smg.types.callers import CallerDirectory
+    from smg.types.context import PlacementNote
 
 logger = logging.getLogger(__name__)
 
@@ -60,8 +68,20 @@ class Uncounted:
 class CallInterceptor(ServerInterceptor):
     """Gives a call its ids and its caller."""
 
-    def __init__(self, callers: CallerDirectory, id_keys: Sequence[str]) -> None:
-        """Args: id_keys: metadata keys that may carry a request id, in lower case; the first usable one wins."""
+    def __init__(
+        self,
+        callers: CallerDirectory,
+        id_keys: Sequence[str],
+        routing_keys: Sequence[str] = ("x-smg-routing-key",),
+    ) -> None:
+        """Prepare.
+
+        Args:
+            callers: knows the keys.
+            id_keys: metadata keys that may carry a request id, in lower case; the first usable one wins.
+            routing_keys: metadata keys that may carry a routing key, likewise.
+        """
+        self._routing_keys = routing_keys
         self._callers = callers
         self._id_keys = id_keys
 
@@ -79,7 +99,7 @@ class CallInterceptor(ServerInterceptor):
         return await continuation(handler_call_details)
 
     def _set_context(self, method: Method, metadata: dict[str, str]) -> None:
-        context = request_context(metadata, self._id_keys, method.id_prefix)
+        context = request_context(metadata, self._id_keys, method.id_prefix, self._routing_keys)
         # The refusal of a caller carries the request id, too.
         CONTEXT.set(context)
         authorization = metadata.get("authorization", "")
@@ -136,6 +156,8 @@ class _Call:
                 else:
                     async with self._admission.permit():
                         result = await _guarded(behavior, _parsed(data, parse), context)
+                if (note := CONTEXT.get().note) is not None:
+                    context.set_trailing_metadata(_placement(note))
                 code = grpc.StatusCode.OK.value[0]
             except grpc.aio.BaseError:
                 # gRPC's own: the client has gone, or the server stops. There is nobody to tell.
@@ -163,6 +185,11 @@ class _Call:
             await _abort(context, error)
 
         return refuse
+
+
+def _placement(note: PlacementNote) -> tuple[tuple[str, str], ...]:
+    """What a caller that asked is told of where its request went."""
+    return ((ROUTED_WORKER, note.worker_url), (ROUTING_REASON, note.reason))
 
 
 async def _guarded(behavior: Any, request: Any, context: Context) -> Any:

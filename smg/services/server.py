@@ -67,6 +67,7 @@ class GrpcParts:
         id_keys: metadata keys that may carry a request id, in lower case; the first usable one wins.
         others: services of other packages on the same port, by name: what registers each.
         admission: who may run and who waits, over HTTP as well; everybody runs when None.
+        routing_keys: metadata keys that may carry a routing key, in lower case; the first usable one wins.
     """
 
     chat: ChatPipeline
@@ -80,6 +81,7 @@ class GrpcParts:
     id_keys: tuple[str, ...] = (REQUEST_ID,)
     others: Mapping[str, Callable[[grpc.aio.Server], None]] = field(default_factory=lambda: _NO_OTHERS)
     admission: Admission | None = None
+    routing_keys: tuple[str, ...] = ("x-smg-routing-key",)
 
 
 class GrpcServer:
@@ -127,7 +129,7 @@ def build_grpc_server(parts: GrpcParts, health: HealthService) -> grpc.aio.Serve
     listener = parts.listener
     interceptors = (
         StatusInterceptor(parts.observer, parts.admission),
-        CallInterceptor(parts.callers, tuple(key.lower() for key in parts.id_keys)),
+        CallInterceptor(parts.callers, tuple(key.lower() for key in parts.id_keys), parts.routing_keys),
     )
     server = new_server(interceptors, _options(listener))
     limits = StreamLimits(listener.slow_reader_bytes, listener.slow_reader_secs)

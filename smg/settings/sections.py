@@ -188,7 +188,15 @@ class RoutingSettings(Section):
         120.0, "Seconds between looks for routing keys that were unused too long.", gt=0
     )
     routing_key_override: bool = setting(
-        False, "Whatever the policy: requests with the same routing key go to the same worker."
+        False,
+        "Whatever the policy: requests of the same conversation go to the same worker. It is told from the"
+        " request's `rid`, else from its routing key.",
+    )
+    routing_key_headers: tuple[HeaderName, ...] = setting(
+        ("x-smg-routing-key",),
+        "Headers that may carry the routing key, first match wins.",
+        metavar="HEADER",
+        min_length=1,
     )
     bucket_adjust_interval_secs: float = setting(
         5.0, "bucket: seconds between adjustments of the lengths that go to each worker.", gt=0

@@ -39,11 +39,28 @@ RouteT_contra = TypeVar("RouteT_contra", contravariant=True)
 RouteT = TypeVar("RouteT")
 
 
-class Picker(Protocol[RouteT_contra]):
+class Picked(Protocol):
+    """A pick with its reason, likewise (smg.policies.base.Pick)."""
+
+    @property
+    def worker(self) -> WorkerSnapshot:
+        """The picked one."""
+        ...
+
+
+PickT_co = TypeVar("PickT_co", bound=Picked, covariant=True)
+PickT = TypeVar("PickT", bound=Picked)
+
+
+class Picker(Protocol[RouteT_contra, PickT_co]):
     """A policy, as far as the registry looks at it (smg.policies.base.Policy)."""
 
     def pick(self, snapshots: Sequence[WorkerSnapshot], request: RouteT_contra) -> WorkerSnapshot:
         """Pick one of the snapshots."""
+        ...
+
+    def explain(self, snapshots: Sequence[WorkerSnapshot], request: RouteT_contra) -> PickT_co:
+        """Pick one of the snapshots, and tell why."""
         ...
 
 
@@ -161,7 +178,12 @@ class WorkerRegistry:
         }
 
     def place(
-        self, model_id: str, policy: Picker[RouteT], route: RouteT, exclude: frozenset[str] = frozenset()
+        self,
+        model_id: str,
+        policy: Picker[RouteT, PickT],
+        route: RouteT,
+        exclude: frozenset[str] = frozenset(),
+        on_pick: Callable[[PickT], None] | None = None,
     ) -> Worker:
         """Let a policy pick a worker.
 
@@ -170,6 +192,7 @@ class WorkerRegistry:
             policy: who picks.
             route: what the policy may know of the request.
             exclude: ids of workers not to use.
+            on_pick: told which worker was picked, and why.
 
         Raises:
             ModelNotFound: no worker serves the model.
@@ -186,7 +209,13 @@ class WorkerRegistry:
             snapshots = _without(snapshots, exclude) or _without(self._pools.snapshots(model_id), exclude)
         if not snapshots:
             raise self._nobody(model_id)
-        worker = self._workers[policy.pick(snapshots, route).id].worker
+        if on_pick is None:
+            picture = policy.pick(snapshots, route)
+        else:
+            pick = policy.explain(snapshots, route)
+            on_pick(pick)
+            picture = pick.worker
+        worker = self._workers[picture.id].worker
         if worker is None:
             raise self._nobody(model_id)
         return worker
