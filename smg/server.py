@@ -27,13 +27,14 @@ from gateway.routes import ROUTE_NAMES, Route, RouteTable, build_routes
 from gateway.sse import KeepAlive
 from gateway.status import StatusHandlers
 from smg.pipelines.admission import Admission, RateLimit
+from smg.pipelines.cache_feed import CacheFeed
 from smg.pipelines.catalog import ModelCatalog
 from smg.pipelines.chat import ChatPipeline
 from smg.pipelines.completion import CompletionPipeline
 from smg.pipelines.engine_call import EngineCall, RetryOptions
 from smg.pipelines.formats import FormatSettings
 from smg.pipelines.meter import Meters
-from smg.policies import make_policy
+from smg.policies import cache_aware_of, make_policy
 from smg.prompt.builder import PromptBuilder
 from smg.services.methods import ROUTES
 from smg.services.server import GrpcParts, GrpcServer
@@ -135,9 +136,12 @@ class Router:
         self._metrics.watch_workers(lambda: [each.worker for each in self.registry.workers() if each.worker])
         self.registry.on_change(lambda: self._metrics.set_models(self.registry.models()))
         self.admission = admission_of(settings.admission)
+        policy = self.policy = make_policy(settings.routing)
+        if (cache_aware := cache_aware_of(policy)) is not None:
+            self.registry.watch_caches(CacheFeed(cache_aware))
         engine_call = EngineCall(
             self.registry,
-            make_policy(settings.routing),
+            policy,
             retry_options(settings.retries),
             settings.listener.request_timeout_secs,
             self._metrics.retried,

@@ -52,6 +52,10 @@ class PrefixCache:
         self._last_use = np.zeros(memory.slots, dtype=np.int64)
         self._clock = 0
         self._lock = threading.Lock()
+        self.is_watched = False
+        """Changes are taken down for take_changes()."""
+        self._stored: list[bytes] = []
+        self._evicted: list[tuple[bytes, int]] = []
 
     @property
     def capacity_tokens(self) -> int:
@@ -97,6 +101,8 @@ class PrefixCache:
             source = self._best_source(matches)
             cached = int(matches[source])
             target = self._target(source, cached)
+            if self.is_watched:
+                self._note_eviction(target, cached if target == source else 0)
             self._is_free[target] = False
             self._lengths[target] = cached
             self._ids[target, :cached] = prompt[:cached]
@@ -126,9 +132,33 @@ class PrefixCache:
         """Give a slot back; its tokens can be reused if `keep`."""
         with self._lock:
             self._is_free[slot] = True
+            if self.is_watched:
+                if keep:
+                    self._stored.append(_packed(self._ids[slot, : self._lengths[slot]]))
+                else:
+                    self._note_eviction(slot, 0)
             if not keep:
                 self._lengths[slot] = 0
             self._touch(slot)
+
+    def take_changes(self) -> tuple[list[bytes], list[tuple[bytes, int]]]:
+        """What has changed since the last call: prefixes stored; prefixes evicted, with their tokens that are left."""
+        with self._lock:
+            changes = self._stored, self._evicted
+            self._stored, self._evicted = [], []
+        return changes
+
+    def _note_eviction(self, slot: int, kept: int) -> None:
+        """The tokens of a slot, but for the first so many, are about to be overwritten."""
+        length = int(self._lengths[slot])
+        if length <= kept:
+            return
+        ids = self._ids[slot, :length]
+        elsewhere = self._matches(ids, length)
+        elsewhere[slot] = kept
+        left = int(elsewhere.max())
+        if left < length:
+            self._evicted.append((_packed(ids), left))
 
     def _touch(self, slot: int) -> None:
         self._clock += 1
@@ -157,3 +187,8 @@ class PrefixCache:
         # Empty slots first, the lowest of them: neighbouring slots are attended together.
         empty = free[self._lengths[free] == 0]
         return int(empty[0]) if len(empty) else int(free[self._last_use[free].argmin()])
+
+
+def _packed(ids: Ids) -> bytes:
+    """Token ids as the contract has them."""
+    return ids.astype("<u4").tobytes()

@@ -96,6 +96,14 @@ class CacheAware(BasePolicy):
         """A worker tells that it has cached these prefixes, given shortest first."""
         self._index.add(keys, self._holder(worker_id, instance_id))
 
+    def stored_ids(self, worker_id: str, instance_id: str, model: str, ids: bytes) -> None:
+        """A worker tells that it has cached a prefix, given by its packed token ids."""
+        self.stored(worker_id, instance_id, self.keys(model, ids))
+
+    def removed_ids(self, worker_id: str, model: str, ids: bytes, kept_tokens: int) -> None:
+        """A worker tells that a prefix is no longer in its cache, but for its first tokens."""
+        self.removed(worker_id, self.keys(model, ids)[self._blocks.whole(kept_tokens) :])
+
     def removed(self, worker_id: str, keys: Sequence[int]) -> None:
         """A worker tells that these prefixes are no longer in its cache."""
         holder = self._holders.get(worker_id)

@@ -11,7 +11,7 @@ import abc
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from smg.errors import SmgError
@@ -86,6 +86,8 @@ class Worker(abc.ABC):
         # The registry's hooks: state is readiness, reason and description; load is load and inflight_requests.
         self.on_state_change: Callable[[], None] = _ignore
         self.on_load_change: Callable[[], None] = _ignore
+        # Of a worker whose engine tells of its prefix cache: what it tells. None when nobody wants to know; set before run.
+        self.on_cache_change: Callable[[Iterable[card_pb2.CacheEvent]], None] | None = None
 
     @property
     @abc.abstractmethod

@@ -22,13 +22,14 @@ from smg.workers.probe import ProbeFailed, open_worker
 from smg.workers.registered import RegisteredWorker
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from smg.types.worker import WorkerSnapshot
     from smg.workers.base import Worker
     from smg.workers.options import WorkerOptions
     from smg_proto.engine.v1 import card_pb2
 
+    CacheWatcher = Callable[[RegisteredWorker, Iterable[card_pb2.CacheEvent]], None]
     OpenWorker = Callable[[str, str, WorkerOptions], Awaitable[Worker]]
 
 _NO_LIMITS = OverloadLimits()
@@ -84,6 +85,7 @@ class WorkerRegistry:
         self._is_started = False
         self._pools = Pools(overload)
         self._overload = overload
+        self._cache_watcher: CacheWatcher | None = None
         self._callbacks: list[Callable[[], None]] = []
         self._changed = asyncio.Event()
 
@@ -126,6 +128,10 @@ class WorkerRegistry:
         """
         self.worker(worker_id).labels = MappingProxyType(dict(labels))
         self._rebuild()
+
+    def watch_caches(self, watcher: CacheWatcher) -> None:
+        """Hear of the prefix caches of engines that tell of them. Before `start`."""
+        self._cache_watcher = watcher
 
     def start(self) -> None:
         """Begin to connect."""
@@ -286,6 +292,9 @@ class WorkerRegistry:
                 self._drop(entry)
 
         entry.worker = worker
+        watcher = self._cache_watcher
+        if watcher is not None:
+            worker.on_cache_change = lambda changes: watcher(entry, changes)
         worker.on_state_change = self._rebuild
         worker.on_load_change = load_changed
         self._rebuild()

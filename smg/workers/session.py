@@ -20,6 +20,7 @@ from smg.workers.http2.connection import connect
 from smg.workers.listeners import Listeners
 from smg.workers.outbox import Outbox
 from smg.workers.tokenizer_archive import save_archive
+from smg_proto.engine.v1 import engine_pb2
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,12 +29,13 @@ if TYPE_CHECKING:
     from smg.workers.base import GenerateListener, ResultListener
     from smg.workers.http2.connection import Connection
     from smg.workers.options import WorkerOptions
-    from smg_proto.engine.v1 import card_pb2, engine_pb2, work_pb2
+    from smg_proto.engine.v1 import card_pb2, work_pb2
 
 # Pause between looks at whether a connection that is to be closed still carries work.
 _LEAVING_LOOK_S = 0.2
 
 ID_BYTES = 4
+_WATCH_CACHE = engine_pb2.SessionRequest(watch_cache=True).SerializeToString()
 
 
 class SessionWorker(ConnectedWorker):
@@ -115,6 +117,8 @@ class SessionWorker(ConnectedWorker):
             await self._check_health()
             self._session = session
             self._backlog = Backlog()
+            if self.on_cache_change is not None:
+                session.send(_WATCH_CACHE)
             self._opened(description)
             await self._serve_together(self._watch_end(connection, session))
         finally:
@@ -182,6 +186,8 @@ class SessionWorker(ConnectedWorker):
         if started := event.started:
             for entry in started:
                 self._backlog.started(entry.prompt_tokens, entry.cached_tokens)
+        if self.on_cache_change is not None and (changes := event.cache):
+            self.on_cache_change(changes)
         self._listeners.dispatch(event)
         self.on_load_change()
 

@@ -204,3 +204,29 @@ def workers_of(gateway):
 
 def load_of(entry):
     return entry.load.running + entry.load.waiting
+
+
+async def test_what_engines_tell_of_their_caches_steers_until_they_forget_or_restart(echo_worker):
+    urls = [await echo_worker() for _ in range(3)]
+    ids = [300 + number % 50 for number in range(1200)]
+    async with running_router(*urls, routing={"policy": "cache_aware"}) as gateway:
+        await until(lambda: len(gateway.router.registry.snapshots("m")) == 3)
+
+        async def reason():
+            body = {"model": "m", "prompt": ids, "max_tokens": 1}
+            answer = await gateway.http.post(
+                "/v1/completions", json=body, headers={"x-smg-explain-routing": "1"}
+            )
+            return answer.headers["x-smg-routed-worker-id"], answer.headers["x-smg-routing-reason"]
+
+        # Another router warms one of the engines.
+        async with running_router(urls[1]) as other:
+            await other.http.post("/v1/completions", json={"model": "m", "prompt": ids, "max_tokens": 1})
+        index = gateway.router.policy._index  # noqa: SLF001 - the effect of an event that comes when it comes
+        await until(lambda: len(index) > 0)
+        url, why = await reason()
+        assert url == urls[1]
+        assert "of the prompt cached" in why
+        await gateway.http.post("/flush_cache")
+        await until(lambda: not gateway.router.policy._holders)  # noqa: SLF001
+        assert "not cached" in (await reason())[1]
