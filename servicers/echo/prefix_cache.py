@@ -79,9 +79,11 @@ class PrefixCache:
         self, blocks: Sequence[int], ids: bytes, model: str, changes: list[card_pb2.CacheEvent]
     ) -> None:
         held = self._blocks
-        event = card_pb2.CacheEvent()
         if blocks and blocks[-1] not in held:
-            event.stored_prefixes.add(model=model, ids=ids[: len(blocks) * _BLOCK_BYTES])
+            stored = card_pb2.CachedPrefix(model=model, ids=ids[: len(blocks) * _BLOCK_BYTES])
+            changes.append(card_pb2.CacheEvent(stored_prefixes=[stored]))
+        # An event of its own: what was stored may have found no room.
+        event = card_pb2.CacheEvent()
         for place in range(len(blocks), 0, -1):
             held[blocks[place - 1]] = _Prefix(model, ids, place * BLOCK_TOKENS)
             held.move_to_end(blocks[place - 1])
@@ -99,7 +101,7 @@ class PrefixCache:
                     model=gone.model, ids=gone.ids[: gone.tokens * ID_BYTES], kept_tokens=kept
                 )
             last = gone._replace(tokens=kept)
-        if event.stored_prefixes or event.evicted_prefixes:
+        if event.evicted_prefixes:
             changes.append(event)
 
     def flush(self, used: Iterable[Sequence[int]]) -> int:

@@ -41,6 +41,18 @@ class Lease(NamedTuple):
     cached_tokens: int
 
 
+class Change(NamedTuple):
+    """A prefix that can now be reused, or one of which only the first tokens are left.
+
+    Attributes:
+        ids: packed.
+        kept_tokens: how many are left; None for one that was stored.
+    """
+
+    ids: bytes
+    kept_tokens: int | None
+
+
 class PrefixCache:
     """The table of slots. See the module's text for which methods other threads may call."""
 
@@ -54,8 +66,7 @@ class PrefixCache:
         self._lock = threading.Lock()
         self.is_watched = False
         """Changes are taken down for take_changes()."""
-        self._stored: list[bytes] = []
-        self._evicted: list[tuple[bytes, int]] = []
+        self._changes: list[Change] = []
 
     @property
     def capacity_tokens(self) -> int:
@@ -134,18 +145,17 @@ class PrefixCache:
             self._is_free[slot] = True
             if self.is_watched:
                 if keep:
-                    self._stored.append(_packed(self._ids[slot, : self._lengths[slot]]))
+                    self._changes.append(Change(_packed(self._ids[slot, : self._lengths[slot]]), None))
                 else:
                     self._note_eviction(slot, 0)
             if not keep:
                 self._lengths[slot] = 0
             self._touch(slot)
 
-    def take_changes(self) -> tuple[list[bytes], list[tuple[bytes, int]]]:
-        """What has changed since the last call: prefixes stored; prefixes evicted, with their tokens that are left."""
+    def take_changes(self) -> list[Change]:
+        """What has changed since the last call, in order."""
         with self._lock:
-            changes = self._stored, self._evicted
-            self._stored, self._evicted = [], []
+            changes, self._changes = self._changes, []
         return changes
 
     def _note_eviction(self, slot: int, kept: int) -> None:
@@ -158,7 +168,7 @@ class PrefixCache:
         elsewhere[slot] = kept
         left = int(elsewhere.max())
         if left < length:
-            self._evicted.append((_packed(ids), left))
+            self._changes.append(Change(_packed(ids), left))
 
     def _touch(self, slot: int) -> None:
         self._clock += 1

@@ -145,14 +145,17 @@ class Stepper:
 
     def _cache_events(self) -> Events:
         """What those who watch are told of the prefix cache."""
-        stored, evicted = self.cache.take_changes()
-        if not stored and not evicted:
+        changes = [
+            card_pb2.CacheEvent(stored_prefixes=[card_pb2.CachedPrefix(ids=change.ids)])
+            if change.kept_tokens is None
+            else card_pb2.CacheEvent(
+                evicted_prefixes=[card_pb2.CachedPrefix(ids=change.ids, kept_tokens=change.kept_tokens)]
+            )
+            for change in self.cache.take_changes()
+        ]
+        if not changes:
             return []
-        change = card_pb2.CacheEvent(
-            stored_prefixes=[card_pb2.CachedPrefix(ids=ids) for ids in stored],
-            evicted_prefixes=[card_pb2.CachedPrefix(ids=ids, kept_tokens=left) for ids, left in evicted],
-        )
-        event = engine_pb2.SessionEvent(cache=[change])
+        event = engine_pb2.SessionEvent(cache=changes)
         return [(session, event) for session in self._watchers]
 
     def lose_everything(self, refusal: RefusalError) -> Events:

@@ -222,11 +222,11 @@ async def test_what_engines_tell_of_their_caches_steers_until_they_forget_or_res
         # Another router warms one of the engines.
         async with running_router(urls[1]) as other:
             await other.http.post("/v1/completions", json={"model": "m", "prompt": ids, "max_tokens": 1})
-        index = gateway.router.policy._index  # noqa: SLF001 - the effect of an event that comes when it comes
+        index = gateway.router.policy._index
         await until(lambda: len(index) > 0)
         url, why = await reason()
         assert url == urls[1]
         assert "of the prompt cached" in why
         await gateway.http.post("/flush_cache")
-        await until(lambda: not gateway.router.policy._holders)  # noqa: SLF001
+        await until(lambda: not gateway.router.policy._holders)
         assert "not cached" in (await reason())[1]

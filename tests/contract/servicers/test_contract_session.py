@@ -173,8 +173,10 @@ async def test_who_watches_the_cache_is_told_what_it_holds_and_when_it_is_emptie
 
         def is_prompt(change):
             return any(
-                len(each.ids) >= 4 * 16 * (len(prompt) // 16 - 1)
-                and to_bytes(prompt).startswith(each.ids[: 4 * len(prompt)])
+                (
+                    len(each.ids) >= 4 * 16 * (len(prompt) // 16 - 1)
+                    and to_bytes(prompt).startswith(each.ids[: 4 * len(prompt)])
+                )
                 or each.ids.startswith(to_bytes(prompt))
                 for each in change.stored_prefixes
             )

@@ -15,6 +15,11 @@ async def hold(admission, release, entered=None):
         await release.wait()
 
 
+async def until(is_so):
+    while not is_so():  # noqa: ASYNC110 - a state, for which there is no event
+        await asyncio.sleep(0.001)
+
+
 async def settle():
     for _ in range(5):
         await asyncio.sleep(0)
@@ -126,6 +131,9 @@ class Clock:
     def __call__(self):
         return self.now
 
+    def advance(self, by_s):
+        self.now += by_s
+
 
 def test_a_rate_lets_a_burst_begin_and_then_one_at_a_time():
     clock = Clock()
@@ -165,8 +173,7 @@ async def test_who_is_over_the_rate_waits_for_a_start_and_not_only_for_a_place()
         assert (len(entered), admission.waiting) == (1, 2)
         for begun in (2, 3):
             clock.now += 0.001
-            while len(entered) < begun:
-                await asyncio.sleep(0.001)
+            await until(lambda begun=begun: len(entered) >= begun)
             assert admission.waiting == 3 - begun
         release.set()
     assert admission.running == 0
@@ -199,11 +206,13 @@ async def test_who_comes_while_others_wait_waits_behind_them():
         # Starts are free now, but the timer has not rung: the fourth must not overtake.
         clock.now += 0.010
         group.create_task(numbered(3))
-        while len(order) < 2:
-            await asyncio.sleep(0.001)
+        await until(lambda: order and (clock.advance(0.001) or len(order) >= 2))
         assert order[:2] == [0, 1]
-        while len(order) < 4:
+
+        def all_in():
             clock.now += 0.001
-            await asyncio.sleep(0.001)
+            return len(order) == 4
+
+        await until(all_in)
         release.set()
     assert order == [0, 1, 2, 3]
