@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -35,15 +35,32 @@ def worst_to_least_load(run: Runs) -> float:
     )
 
 
-# Name, figure, and whether a value passes, by workload.
-_CACHED: tuple[tuple[str, Callable[[Runs], float], Callable[[float], bool]], ...] = (
-    ("hit rate over the best", hit_rate_to_best, lambda value: value >= 0.98),
-    ("p99 TTFT over the best other", p99_to_best_other, lambda value: value <= 1),
+def at_least(bound: float) -> Callable[[float], bool]:
+    """Passes values from a bound on."""
+    return lambda value: value >= bound
+
+
+def at_most(bound: float) -> Callable[[float], bool]:
+    """Passes values up to a bound."""
+    return lambda value: value <= bound
+
+
+class Gate(NamedTuple):
+    """Attributes: name: what is compared. figure: the comparison of one run. passes: whether its value is good."""
+
+    name: str
+    figure: Callable[[Runs], float]
+    passes: Callable[[float], bool]
+
+
+_CACHED = (
+    Gate("hit rate over the best", hit_rate_to_best, at_least(0.98)),
+    Gate("p99 TTFT over the best other", p99_to_best_other, at_most(1)),
 )
 GATES = {
     "shared system prompts": _CACHED,
     "multi-turn sessions": _CACHED,
-    "uniform": (("TTFT over least_load", worst_to_least_load, lambda value: value <= 1.05),),
+    "uniform": (Gate("TTFT over least_load", worst_to_least_load, at_most(1.05)),),
 }
 
 

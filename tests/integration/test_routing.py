@@ -165,8 +165,8 @@ async def test_a_client_that_leaves_the_queue_makes_room_and_a_late_one_is_told(
         answer = await gateway.http.post("/v1/chat/completions", json=BODY | {"stream": True})
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
         assert answer.json()["error"]["code"] == "admission_queue_timeout"
+        chat = {"model": "m", "messages": [{"role": "user", "text": "[[say:x]]"}]}
         with pytest.raises(grpc.aio.AioRpcError) as refused:
-            chat = {"model": "m", "messages": [{"role": "user", "text": "[[say:x]]"}]}
             await gateway.chats.CreateChatCompletion(chat_pb2.CreateChatCompletionRequest(chat=chat))
         assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
         await left(running)
