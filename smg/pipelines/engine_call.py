@@ -65,6 +65,7 @@ class Work(NamedTuple):
         prompt_ids: the prompt that decides the placement.
         build: makes the messages and the listeners of one attempt, in step; fresh ones each time.
         constraint: kind of the form that the output must have; empty for none.
+        tokenizer: fingerprint of the tokenizer that made the prompt; empty when it is not known.
         rid: the request's own name for itself; empty for none.
     """
 
@@ -73,6 +74,7 @@ class Work(NamedTuple):
     prompt_ids: bytes
     build: Callable[[], list[Group]]
     constraint: str = ""
+    tokenizer: str = ""
     rid: str = ""
 
 
@@ -161,7 +163,7 @@ class EngineCall:
         excluded = unfit
         groups: list[Group] = []
         for attempt in range(1, self._retries.max_attempts + 1):
-            worker = self._place(work.model, route, excluded, unfit, self._explanation(context, attempt))
+            worker = self._place(work, route, excluded, unfit, self._explanation(context, attempt))
             groups = _resumed(groups) if answer.is_open else work.build()
             answer.start(worker, [choice for group in groups for choice in group.choices])
             try:
@@ -182,19 +184,20 @@ class EngineCall:
 
     def _place(
         self,
-        model: str,
+        work: Work,
         route: RouteRequest,
         excluded: frozenset[str],
         unfit: frozenset[str],
         on_pick: Callable[[Pick], None] | None,
     ) -> Worker:
+        model, tokenizer = work.model, work.tokenizer
         try:
-            return self._registry.place(model, self._policy, route, excluded, on_pick)
+            return self._registry.place(model, self._policy, route, excluded, tokenizer, on_pick)
         except WorkerUnavailable:
             if excluded == unfit:
                 raise
         # Every other worker has failed as well: the first one may be back.
-        return self._registry.place(model, self._policy, route, unfit, on_pick)
+        return self._registry.place(model, self._policy, route, unfit, tokenizer, on_pick)
 
     def _explanation(self, context: RequestContext, attempt: int) -> Callable[[Pick], None] | None:
         """Who is told why a worker is picked: the caller that asked, and the log while it takes such detail."""

@@ -25,8 +25,3 @@ class OverloadSettings(Section):
         "Refuse requests with 503 while every worker of the model is over its bound."
         " Default: the policy picks among all of them.",
     )
-    load_monitor_interval: int = setting(
-        10,
-        "Seconds between looks at the load of workers that do not push it; Retry-After of what is shed.",
-        ge=1,
-    )

@@ -56,15 +56,15 @@ def test_flags_are_not_abbreviated():
 
 
 def test_a_flag_that_is_not_served_yet_fails_and_says_so():
-    assert faults_of("--history-backend memory --enable-mesh") == [
-        "--history-backend: known from the original gateway, not served here yet",
+    assert faults_of("--enable-wasm true --enable-mesh") == [
+        "--enable-wasm: known from the original gateway, not served here yet",
         "--enable-mesh: known from the original gateway, not served here yet",
     ]
 
 
 def test_a_flag_whose_wish_is_already_true_is_taken_with_a_note():
-    assert read("--disable-circuit-breaker --port 1").notes == [
-        "--disable-circuit-breaker changes nothing: there is no circuit breaker"
+    assert read("--worker-auto-recovery --port 1").notes == [
+        "--worker-auto-recovery changes nothing: a lost worker is connected to until it answers"
     ]
 
 
