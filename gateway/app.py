@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from gateway.sse import KeepAlive
     from smg.callers.audit import AuditLog
     from smg.callers.directory import CallerDirectory
+    from smg.pipelines.admission import Admission
     from smg.types.context import RequestContext
 
 logger = logging.getLogger(__name__)
@@ -46,6 +47,7 @@ class Limits:
         max_stall_s: longest wait for a client to read the end of its answer.
         id_headers: headers that may carry a request id, in lower case; the first usable one wins.
         access_log: log a line per request.
+        key_headers: headers that may carry a routing key, likewise.
     """
 
     max_body_bytes: int
@@ -53,6 +55,7 @@ class Limits:
     max_stall_s: float
     id_headers: tuple[bytes, ...]
     access_log: bool = False
+    key_headers: tuple[bytes, ...] = (b"x-smg-routing-key",)
 
 
 class Observer(Protocol):
@@ -104,6 +107,7 @@ class GatewayApp:
         observer: Observer,
         audit: AuditLog | None = None,
         cors: Cors | None = None,
+        admission: Admission | None = None,
     ) -> None:
         """Build it.
 
@@ -115,9 +119,11 @@ class GatewayApp:
             observer: counts.
             audit: told of every request for an operator's path; None tells nobody.
             cors: which pages may ask from a browser; None says nothing to browsers.
+            admission: who may run and who waits; everybody runs when None.
         """
         self.cors = cors
         self.routes = routes
+        self.admission = admission
         self.callers = callers
         self.audit = audit
         self.keep_alive = keep_alive
@@ -188,7 +194,9 @@ class Exchange:
             self._end(200)
             return
         self._route = route
-        self._context = request_context(request.headers, app.limits.id_headers, route.id_prefix)
+        self._context = request_context(
+            request.headers, app.limits.id_headers, route.id_prefix, app.limits.key_headers
+        )
         if route.access == "admin" or (app.callers.looks_at_serving and route.access == "serving"):
             self._identify(route)
         declared = request.headers.get(b"content-length")
@@ -288,12 +296,15 @@ class Exchange:
         assert route is not None  # noqa: S101 - admit() has found it
         path = unquote(raw_path) if "%" in raw_path else raw_path
         try:
-            await route.handler(
-                HttpRequest(
-                    request.method, path, raw_path, self._query, request.headers, body, self._context, self._parameters
-                ),
-                reply,
+            http_request = HttpRequest(
+                request.method, path, raw_path, self._query, request.headers, body, self._context, self._parameters
             )  # fmt: skip
+            admission = self._app.admission
+            if admission is None or not route.is_admitted:
+                await self._handled(route, http_request)
+            else:
+                async with admission.permit():
+                    await self._handled(route, http_request)
         except SmgError as error:
             return self._fail(error)
         except asyncio.CancelledError:
@@ -308,8 +319,14 @@ class Exchange:
         if not reply.is_ended:
             logger.error("request %s: the handler has not ended its answer", self._context.request_id)
             return self._fail(InternalError(f"internal error; request id {self._context.request_id}"))
-        await reply.drained(self._app.limits.max_stall_s)
         return reply.status
+
+    async def _handled(self, route: Route, request: HttpRequest) -> None:
+        """Run the handler, and wait until the client has what it wrote."""
+        reply = self.reply
+        await route.handler(request, reply)
+        if reply.is_ended:
+            await reply.drained(self._app.limits.max_stall_s)
 
     def _identify(self, route: Route) -> None:
         app, headers = self._app, self._request.headers

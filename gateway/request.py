@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from smg.policies.hints import parse_routing_key, parse_target_worker
-from smg.types.context import ANONYMOUS, RequestContext, is_usable_id, new_id
+from smg.policies.hints import asks_for_reason, first_routing_key, parse_target_worker
+from smg.types.context import ANONYMOUS, PlacementNote, RequestContext, is_usable_id, new_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,9 +40,12 @@ class HttpRequest(NamedTuple):
 
 
 def request_context(
-    headers: dict[bytes, bytes], id_headers: Sequence[bytes], id_prefix: str
+    headers: dict[bytes, bytes],
+    id_headers: Sequence[bytes],
+    id_prefix: str,
+    key_headers: Sequence[bytes] = (b"x-smg-routing-key",),
 ) -> RequestContext:
-    """Ids of a request: the client's own where a header has a usable one, else new."""
+    """Ids of a request: the client's own where a header has a usable one, else new. And what it says of its placement."""
     request_id = ""
     for name in id_headers:
         value = headers.get(name)
@@ -56,6 +59,8 @@ def request_context(
         id_prefix,
         ANONYMOUS,
         traceparent.decode("latin-1") if traceparent else "",
-        parse_routing_key(headers.get(b"x-smg-routing-key")),
+        first_routing_key(map(headers.get, key_headers)),
         parse_target_worker(headers.get(b"x-smg-target-worker")),
+        headers.get(b"x-smg-routing-tokens", b""),
+        PlacementNote() if asks_for_reason(headers.get(b"x-smg-explain-routing")) else None,
     )

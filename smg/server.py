@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import gc
 import logging
+import math
 import os
 import signal
 from dataclasses import dataclass
@@ -31,7 +32,8 @@ from gateway.sse import KeepAlive
 from gateway.status import StatusHandlers
 from smg.callers.audit import AuditLog
 from smg.callers.directory import caller_directory
-from smg.pipelines.admission import Admission
+from smg.pipelines.admission import Admission, RateLimit
+from smg.pipelines.cache_feed import CacheFeed
 from smg.pipelines.catalog import ModelCatalog
 from smg.pipelines.chat import ChatPipeline
 from smg.pipelines.completion import CompletionPipeline
@@ -39,7 +41,7 @@ from smg.pipelines.conversations import Conversations
 from smg.pipelines.engine_call import EngineCall, RetryOptions
 from smg.pipelines.formats import FormatSettings
 from smg.pipelines.meter import Meters
-from smg.policies import make_policy
+from smg.policies import cache_aware_of, make_policy
 from smg.prompt.builder import PromptBuilder
 from smg.services.methods import ROUTES
 from smg.services.server import GrpcParts, GrpcServer
@@ -55,6 +57,7 @@ from smg.workers.breaker import BreakerOptions
 from smg.workers.discovery import make_sources
 from smg.workers.discovery.reconciler import Discovery
 from smg.workers.options import WorkerOptions
+from smg.workers.overload import OverloadLimits
 from smg.workers.registered import SETTINGS
 from smg.workers.registry import WorkerRegistry
 from smg.workers.tokenizers import TokenizerStore
@@ -114,7 +117,9 @@ class Router:
         self.is_draining = False
         self._prometheus = new_registry()
         self.registry = WorkerRegistry(
-            worker_options(settings, self._worker_tls), breaker_options(settings.breaker)
+            worker_options(settings, self._worker_tls),
+            breaker_options(settings.breaker),
+            overload=overload_limits(settings),
         )
         for url in settings.workers.worker_urls:
             self.registry.add(url, origin=SETTINGS)
@@ -147,6 +152,7 @@ class Router:
             max_stall_s=listener.slow_reader_secs,
             id_headers=tuple(name.encode() for name in settings.telemetry.request_id_headers),
             access_log=settings.telemetry.access_log,
+            key_headers=tuple(name.encode() for name in settings.routing.routing_key_headers),
         )
         self.app = GatewayApp(
             RouteTable(routes),
@@ -156,6 +162,7 @@ class Router:
             self._metrics,
             self._audit,
             Cors(listener.cors_allowed_origins) if listener.cors_allowed_origins else None,
+            self.admission,
         )
 
     def _build(self, status: StatusHandlers) -> list[Route]:
@@ -165,15 +172,19 @@ class Router:
         self._metrics.watch_workers(self.registry.workers)
         self.registry.on_change(once_a_turn(lambda: self._metrics.set_models(self.registry.models())))
         self.admission = admission_of(settings.admission)
+        policy = self.policy = make_policy(settings.routing)
+        if (cache_aware := cache_aware_of(policy)) is not None:
+            self.registry.watch_caches(CacheFeed(cache_aware))
         engine_call = EngineCall(
             self.registry,
-            make_policy(settings.routing),
+            policy,
             retry_options(settings.retries),
             settings.listener.request_timeout_secs,
             self._metrics.retried,
+            pins_by_rid=settings.routing.routing_key_override,
         )
-        self._chat = ChatPipeline(self.catalog, self.admission, engine_call)
-        self._completion = CompletionPipeline(self.catalog, self.admission, engine_call)
+        self._chat = ChatPipeline(self.catalog, engine_call)
+        self._completion = CompletionPipeline(self.catalog, engine_call)
         self._meters = Meters(self._metrics)
         handlers = OpenAIHandlers(self._chat, self._completion, self.catalog, self._meters, self._keep_alive)
         self._conversations = Conversations(self.history)
@@ -300,6 +311,8 @@ class Router:
             listener=self._settings.listener,
             observer=self._metrics,
             id_keys=self._settings.telemetry.request_id_headers,
+            admission=self.admission,
+            routing_keys=self._settings.routing.routing_key_headers,
             conversations=self._conversations,
             audit=self._audit,
             tls=self._tls,
@@ -361,6 +374,19 @@ def worker_options(settings: RouterSettings, tls: WorkerTls | None = None) -> Wo
     )
 
 
+def overload_limits(settings: RouterSettings) -> OverloadLimits:
+    """When a worker gets no more."""
+    overload = settings.overload
+    if overload.disable_worker_overload_protection:
+        return OverloadLimits()
+    return OverloadLimits(
+        overload.worker_overload_waiting_requests,
+        overload.worker_overload_token_usage,
+        overload.worker_overload_shed,
+        math.ceil(settings.fleet.load_monitor_interval),
+    )
+
+
 def breaker_options(settings: BreakerSettings) -> BreakerOptions:
     """When workers that fail are left alone."""
     return BreakerOptions(
@@ -414,7 +440,9 @@ def admission_of(settings: AdmissionSettings) -> Admission:
     limit = settings.max_concurrent_requests
     if limit < 0:
         limit = max(LEAST_REQUESTS, REQUESTS_PER_CORE * (os.cpu_count() or 1))
-    return Admission(limit, settings.queue_size, settings.queue_timeout_secs)
+    per_s = settings.rate_limit_tokens_per_second
+    rate = RateLimit(per_s, limit or per_s) if per_s else None
+    return Admission(limit, settings.queue_size, settings.queue_timeout_secs, rate)
 
 
 def tokenizer_dir(settings: ModelSettings) -> Path | None:

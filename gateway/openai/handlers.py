@@ -157,6 +157,8 @@ def _answer_headers(request: HttpRequest) -> Callable[[str], list[Header]]:
         result = _id_header(request)
         if worker_url:
             result.append((b"x-smg-routed-worker-id", worker_url.encode()))
+            if request.context.note is not None:
+                result.append((b"x-smg-routing-reason", request.context.note.reason.encode()))
         return result
 
     return headers

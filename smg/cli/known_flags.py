@@ -4,6 +4,7 @@ from __future__ import annotations
 
 # Nothing would change if they were obeyed: they are taken, with a note.
 ALREADY_SO = {
+    "--worker-overload-protection": "it is on unless switched off",
     "--worker-auto-recovery": "a lost worker is connected to until it answers",
     "--no-remove-unhealthy-workers": "an unhealthy worker stays registered and comes back when it is well",
 }
@@ -11,7 +12,7 @@ ALREADY_SO = {
 _NAMES = """
     backend balance-token-usage-threshold cache-boundaries cache-index cache-match-threshold
     cache-ttl-secs decode decode-policy decode-selector disable-tokenizer-autoload
-    disable-worker-overload-protection dp-minimum-tokens-scheduler enable-igw enable-mesh enable-rl
+    dp-minimum-tokens-scheduler enable-igw enable-mesh enable-rl
     enable-trace enable-wasm encode encode-policy encode-selector epd-disaggregation
     header-read-timeout-secs health-check-endpoint jemalloc-prof-dir job-queue-capacity
     job-queue-concurrency jwt-audience jwt-issuer jwt-jwks-uri jwt-role-mapping
@@ -29,16 +30,16 @@ _NAMES = """
     prefill-max-inflight-requests-per-worker prefill-policy prefill-queue-size
     prefill-queue-timeout-secs prefill-selector priority-scheduler-config
     priority-scheduler-default-max-class priority-scheduler-enabled
-    priority-scheduler-tenant-metric-top-n prometheus-duration-buckets rate-limit-tokens-per-second
+    priority-scheduler-tenant-metric-top-n prometheus-duration-buckets
     rdma-listen-ip rdma-slot-ttl-s remove-unhealthy-workers rl-control-timeout-secs
-    rl-fanout-concurrency router-selector routing-key-headers schema-config
+    rl-fanout-concurrency router-selector schema-config
     selection-accounting-ttl-ms selection-policy selection-temperature spill-abs-threshold
     spill-rel-threshold sticky-key-idle-secs sticky-sessions storage-context-headers
     storage-hook-wasm-path stream-body-stall-timeout-secs tenant-rate-limit-config
     tenant-rate-limit-enabled tokenizer-cache-enable-l0 tokenizer-cache-enable-l1
     tokenizer-cache-l0-max-entries tokenizer-cache-l0-max-memory tokenizer-cache-l1-max-memory
-    upstream-http2 upstream-pool-idle-timeout-secs worker-overload-protection worker-overload-shed
-    worker-overload-token-usage worker-overload-waiting-requests worker-stale-secs worker-stall-secs
+    upstream-http2 upstream-pool-idle-timeout-secs
+    worker-stale-secs worker-stall-secs
     worker-startup-check-interval worker-startup-delay worker-warmup-blocks
     worker-warmup-divert-every worker-warmup-secs worker-warmup-share worker-warmup-thin-ratio
     zmq-engine-count

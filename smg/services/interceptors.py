@@ -24,7 +24,14 @@ from smg.errors import (
     MalformedRequest,
     SmgError,
 )
-from smg.services.call import CONTEXT, REQUEST_ID, metadata_map, request_context
+from smg.services.call import (
+    CONTEXT,
+    REQUEST_ID,
+    ROUTED_WORKER,
+    ROUTING_REASON,
+    metadata_map,
+    request_context,
+)
 from smg.services.methods import METHODS
 from smg.services.rpc import ServerInterceptor, unparsed, unread
 from smg.services.status import error_status, status_code
@@ -35,8 +42,10 @@ if TYPE_CHECKING:
 
     from smg.callers.audit import AuditLog
     from smg.callers.directory import CallerDirectory
+    from smg.pipelines.admission import Admission
     from smg.services.methods import Method
     from smg.services.rpc import Context, Continuation, Handler
+    from smg.types.context import PlacementNote
 
 logger = logging.getLogger(__name__)
 
@@ -69,8 +78,20 @@ class Uncounted:
 class CallInterceptor(ServerInterceptor):
     """Gives a call its ids and its caller."""
 
-    def __init__(self, callers: CallerDirectory, id_keys: Sequence[str]) -> None:
-        """Args: id_keys: metadata keys that may carry a request id, in lower case; the first usable one wins."""
+    def __init__(
+        self,
+        callers: CallerDirectory,
+        id_keys: Sequence[str],
+        routing_keys: Sequence[str] = ("x-smg-routing-key",),
+    ) -> None:
+        """Prepare.
+
+        Args:
+            callers: knows the keys.
+            id_keys: metadata keys that may carry a request id, in lower case; the first usable one wins.
+            routing_keys: metadata keys that may carry a routing key, likewise.
+        """
+        self._routing_keys = routing_keys
         self._callers = callers
         self._id_keys = id_keys
 
@@ -89,7 +110,7 @@ class CallInterceptor(ServerInterceptor):
         return await continuation(handler_call_details)
 
     def _set_context(self, method: Method, metadata: dict[str, str]) -> None:
-        context = request_context(metadata, self._id_keys, method.id_prefix)
+        context = request_context(metadata, self._id_keys, method.id_prefix, self._routing_keys)
         # The refusal of a caller carries the request id, too.
         CONTEXT.set(context)
         callers = self._callers
@@ -106,10 +127,19 @@ class CallInterceptor(ServerInterceptor):
 class StatusInterceptor(ServerInterceptor):
     """Turns what a call raises into its status. Stands before CallInterceptor."""
 
-    def __init__(self, observer: Observer, audit: AuditLog | None = None) -> None:
-        """Args: audit: told of every call of an operator's method; None tells nobody."""
+    def __init__(
+        self, observer: Observer, audit: AuditLog | None = None, admission: Admission | None = None
+    ) -> None:
+        """Prepare.
+
+        Args:
+            observer: counts.
+            audit: told of every call of an operator's method; None tells nobody.
+            admission: who may run and who waits; everybody runs when None.
+        """
         self._observer = observer
         self._audit = audit
+        self._admission = admission
 
     async def intercept_service(
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
@@ -118,7 +148,8 @@ class StatusInterceptor(ServerInterceptor):
         method = METHODS.get(handler_call_details.method)
         if method is None:
             return await continuation(handler_call_details)
-        call = _Call(handler_call_details.method, method, self._observer, self._audit)
+        admission = self._admission if method.is_admitted else None
+        call = _Call(handler_call_details.method, method, self._observer, self._audit, admission)
         try:
             handler = await continuation(handler_call_details)
         except SmgError as error:
@@ -131,11 +162,19 @@ class StatusInterceptor(ServerInterceptor):
 class _Call:
     """One call, from its first to its last byte."""
 
-    def __init__(self, name: str, method: Method, observer: Observer, audit: AuditLog | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        method: Method,
+        observer: Observer,
+        audit: AuditLog | None,
+        admission: Admission | None,
+    ) -> None:
         self._name = name
         self._method = method
         self._observer = observer
         self._audit = audit if method.access == "admin" else None
+        self._admission = admission
 
     def answering(self, handler: Handler) -> Callable[[bytes, Context], Coroutine[Any, Any, Any]]:
         """Does what the method does, and gives every error its status."""
@@ -146,7 +185,13 @@ class _Call:
             code = CANCELLED
             try:
                 await context.send_initial_metadata(((REQUEST_ID, CONTEXT.get().request_id),))
-                result = await _guarded(behavior, _parsed(data, parse), context)
+                if self._admission is None:
+                    result = await _guarded(behavior, _parsed(data, parse), context)
+                else:
+                    async with self._admission.permit():
+                        result = await _guarded(behavior, _parsed(data, parse), context)
+                if (note := CONTEXT.get().note) is not None:
+                    context.set_trailing_metadata(_placement(note))
                 code = grpc.StatusCode.OK.value[0]
             except grpc.aio.BaseError:
                 # gRPC's own: the client has gone, or the server stops. There is nobody to tell.
@@ -182,6 +227,11 @@ class _Call:
             outcome = "success" if code == 0 else "denied" if denied else "failed"
             call = AdminCall("GRPC", self._name, context.peer(), code, outcome, self._method.is_read)
             self._audit.record(call, CONTEXT.get())
+
+
+def _placement(note: PlacementNote) -> tuple[tuple[str, str], ...]:
+    """What a caller that asked is told of where its request went."""
+    return ((ROUTED_WORKER, note.worker_url), (ROUTING_REASON, note.reason))
 
 
 async def _guarded(behavior: Any, request: Any, context: Context) -> Any:

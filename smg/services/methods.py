@@ -33,17 +33,19 @@ class Method:
         route: short name for metrics.
         access: who may call: "open" to anybody, "serving" and "admin" by the rules of smg/callers/directory.py.
         id_prefix: prefix of request ids that the gateway makes.
+        is_admitted: takes a place among the requests that may run at a time, and may have to wait for it.
         is_read: it only looks; of an admin method, what the role `user` may call.
     """
 
     route: str
     access: Access
     id_prefix: str = "req"
+    is_admitted: bool = False
     is_read: bool = False
 
 
-_CHAT = Method(CHAT_ROUTE, "serving", "chatcmpl")
-_COMPLETIONS = Method(COMPLETIONS_ROUTE, "serving", "cmpl")
+_CHAT = Method(CHAT_ROUTE, "serving", "chatcmpl", is_admitted=True)
+_COMPLETIONS = Method(COMPLETIONS_ROUTE, "serving", "cmpl", is_admitted=True)
 _ADMIN = Method(ADMIN_ROUTE, "admin")
 _CONVERSATIONS = Method(CONVERSATIONS_ROUTE, "serving")
 _ADMIN_READ = Method(ADMIN_ROUTE, "admin", is_read=True)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from smg.callers.audit import AuditLog
     from smg.callers.directory import CallerDirectory
+    from smg.pipelines.admission import Admission
     from smg.pipelines.catalog import ModelCatalog
     from smg.pipelines.chat import ChatPipeline
     from smg.pipelines.completion import CompletionPipeline
@@ -75,6 +76,8 @@ class GrpcParts:
         tls: None for no encryption.
         handshake_s: longest time that a client may take to agree on encryption.
         others: services of other packages on the same port, by name: what registers each.
+        admission: who may run and who waits, over HTTP as well; everybody runs when None.
+        routing_keys: metadata keys that may carry a routing key, in lower case; the first usable one wins.
     """
 
     chat: ChatPipeline
@@ -91,6 +94,8 @@ class GrpcParts:
     tls: Reloading[ListeningTls] | None = None
     handshake_s: float = 10.0
     others: Mapping[str, Callable[[grpc.aio.Server], None]] = field(default_factory=lambda: _NO_OTHERS)
+    admission: Admission | None = None
+    routing_keys: tuple[str, ...] = ("x-smg-routing-key",)
 
 
 class GrpcServer:
@@ -137,8 +142,8 @@ def build_grpc_server(parts: GrpcParts, health: HealthService) -> grpc.aio.Serve
     """A server with all services, on no port yet."""
     listener = parts.listener
     interceptors = (
-        StatusInterceptor(parts.observer, parts.audit),
-        CallInterceptor(parts.callers, tuple(key.lower() for key in parts.id_keys)),
+        StatusInterceptor(parts.observer, parts.audit, parts.admission),
+        CallInterceptor(parts.callers, tuple(key.lower() for key in parts.id_keys), parts.routing_keys),
     )
     server = new_server(interceptors, _options(listener, parts.handshake_s))
     limits = StreamLimits(listener.slow_reader_bytes, listener.slow_reader_secs)

@@ -13,6 +13,7 @@ from smg.settings.history import HistorySettings
 from smg.settings.keys import ControlPlaneKey, TenantKey
 from smg.settings.load import Loaded, environment, load
 from smg.settings.options import Option, options_of
+from smg.settings.overload import OverloadSettings
 from smg.settings.sections import (
     AdmissionSettings,
     EngineSettings,
@@ -40,6 +41,7 @@ __all__ = [
     "BreakerSettings",
     "RoutingSettings",
     "AdmissionSettings",
+    "OverloadSettings",
     "RetrySettings",
     "CallerSettings",
     "TlsSettings",

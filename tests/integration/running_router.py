@@ -26,6 +26,8 @@ async def running_router(
     breaker=None,
     retries=None,
     history=None,
+    admission=None,
+    overload=None,
     **listener,
 ):
     """`.router`, `.http` and the stubs of the gRPC services; stopped at the end."""
@@ -41,6 +43,8 @@ async def running_router(
             "breaker": breaker or {},
             "retries": retries or {},
             "history": history or {},
+            "admission": admission or {},
+            "overload": overload or {},
         }
     )
     router, stop = Router(settings), asyncio.Event()

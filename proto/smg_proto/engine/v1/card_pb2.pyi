@@ -477,6 +477,7 @@ class Load(_message.Message):
     KV_CAPACITY_TOKENS_FIELD_NUMBER: _builtins.int
     TOKENS_PER_SECOND_FIELD_NUMBER: _builtins.int
     STEPS_FIELD_NUMBER: _builtins.int
+    KV_EVICTABLE_TOKENS_FIELD_NUMBER: _builtins.int
     running: _builtins.int
     """Sequences that are being computed."""
     waiting: _builtins.int
@@ -491,6 +492,8 @@ class Load(_message.Message):
     """Tokens generated per second, over about the last second."""
     steps: _builtins.int
     """Scheduler steps since the engine started. A value that stands still while sequences run is a wedged engine."""
+    kv_evictable_tokens: _builtins.int
+    """Of kv_used_tokens, those that only cached prefixes hold: they make room when it is needed."""
     def __init__(
         self,
         *,
@@ -501,10 +504,11 @@ class Load(_message.Message):
         kv_capacity_tokens: _builtins.int = ...,
         tokens_per_second: _builtins.float = ...,
         steps: _builtins.int = ...,
+        kv_evictable_tokens: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["kv_capacity_tokens", b"kv_capacity_tokens", "kv_used_tokens", b"kv_used_tokens", "running", b"running", "steps", b"steps", "tokens_per_second", b"tokens_per_second", "waiting", b"waiting", "waiting_uncached_tokens", b"waiting_uncached_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kv_capacity_tokens", b"kv_capacity_tokens", "kv_evictable_tokens", b"kv_evictable_tokens", "kv_used_tokens", b"kv_used_tokens", "running", b"running", "steps", b"steps", "tokens_per_second", b"tokens_per_second", "waiting", b"waiting", "waiting_uncached_tokens", b"waiting_uncached_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -558,6 +562,8 @@ class CacheEvent(_message.Message):
     STORED_FIELD_NUMBER: _builtins.int
     EVICTED_FIELD_NUMBER: _builtins.int
     CLEARED_FIELD_NUMBER: _builtins.int
+    STORED_PREFIXES_FIELD_NUMBER: _builtins.int
+    EVICTED_PREFIXES_FIELD_NUMBER: _builtins.int
     cleared: _builtins.bool
     """Every block is gone; applies before `stored`."""
     @_builtins.property
@@ -568,17 +574,57 @@ class CacheEvent(_message.Message):
     def evicted(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Chained hashes of blocks that are gone."""
 
+    @_builtins.property
+    def stored_prefixes(self) -> _containers.RepeatedCompositeFieldContainer[Global___CachedPrefix]:
+        """Prefixes that can now be reused, from engines that tell token ids."""
+
+    @_builtins.property
+    def evicted_prefixes(self) -> _containers.RepeatedCompositeFieldContainer[Global___CachedPrefix]:
+        """Prefixes that are gone, likewise; they apply before `stored_prefixes`."""
+
     def __init__(
         self,
         *,
         stored: _abc.Iterable[_builtins.int] | None = ...,
         evicted: _abc.Iterable[_builtins.int] | None = ...,
         cleared: _builtins.bool = ...,
+        stored_prefixes: _abc.Iterable[Global___CachedPrefix] | None = ...,
+        evicted_prefixes: _abc.Iterable[Global___CachedPrefix] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cleared", b"cleared", "evicted", b"evicted", "stored", b"stored"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cleared", b"cleared", "evicted", b"evicted", "evicted_prefixes", b"evicted_prefixes", "stored", b"stored", "stored_prefixes", b"stored_prefixes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CacheEvent: _TypeAlias = CacheEvent  # noqa: Y015
+
+@_typing.final
+class CachedPrefix(_message.Message):
+    """The beginning of a text, as a prefix cache holds it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODEL_FIELD_NUMBER: _builtins.int
+    IDS_FIELD_NUMBER: _builtins.int
+    KEPT_TOKENS_FIELD_NUMBER: _builtins.int
+    model: _builtins.str
+    """Model that it was computed by. Empty: the worker's first."""
+    ids: _builtins.bytes
+    """Token ids, four bytes each, little-endian."""
+    kept_tokens: _builtins.int
+    """Of an evicted prefix: leading tokens that the cache still holds."""
+    def __init__(
+        self,
+        *,
+        model: _builtins.str = ...,
+        ids: _builtins.bytes = ...,
+        kept_tokens: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ids", b"ids", "kept_tokens", b"kept_tokens", "model", b"model"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CachedPrefix: _TypeAlias = CachedPrefix  # noqa: Y015

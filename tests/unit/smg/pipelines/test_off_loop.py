@@ -6,7 +6,6 @@ import pytest
 
 from smg.errors import InvalidRequest
 from smg.pipelines import chat, completion
-from smg.pipelines.admission import Admission
 from smg.pipelines.chat import ChatPipeline
 from smg.pipelines.completion import CompletionPipeline
 from smg.pipelines.off_loop import INLINE_BYTES, off_loop
@@ -37,7 +36,6 @@ async def test_long_requests_are_checked_in_a_thread(monkeypatch, long, module, 
 
     monkeypatch.setattr(module, name, refuse)
     request = request_type(model="m" * (INLINE_BYTES if long else 1))
-    admission = Admission()
     with pytest.raises(InvalidRequest, match="seen"):
-        await pipeline(None, admission, None).run(request, None, None, None)
+        await pipeline(None, None).run(request, None, None, None)
     assert (seen[0] == threading.get_ident()) != long
