@@ -18,6 +18,7 @@ from gateway.errors import error_answer
 from gateway.reply import HttpReply, Outlet
 from gateway.request import HttpRequest, request_context
 from smg.errors import BodyTooLarge, InternalError, MethodNotAllowed, SmgError, WorkerUnavailable
+from smg.telemetry.access import log_http
 
 if TYPE_CHECKING:
     from gateway.arriving import ArrivingRequest
@@ -53,6 +54,10 @@ class Observer(Protocol):
 
     def http_response(self, route: str, status: int) -> None:
         """A request was answered; 499 for a client that left."""
+        ...
+
+    def error_answered(self, route: str, code: str) -> None:
+        """A request was answered with an error of this code."""
         ...
 
     def slow_reader_aborted(self) -> None:
@@ -215,7 +220,9 @@ class Exchange:
         elif not reply.is_ended:
             # A client notices that the end is missing.
             connection.close()
-        app.observer.http_response(self._route.name if self._route is not None else "unknown", status)
+        app.observer.http_response(self._route_name, status)
+        if reply.meter is not None:
+            reply.meter.answered(status)
         if app.limits.access_log:
             self._log(status)
         if self._task is not None:
@@ -224,15 +231,22 @@ class Exchange:
         self._task = self._connection = None
         reply.forget()
 
+    @property
+    def _route_name(self) -> str:
+        return self._route.name if self._route is not None else "unknown"
+
     def _log(self, status: int) -> None:
-        fields = {
-            "request_id": self._context.request_id,
-            "method": self._request.method,
-            "path": self._raw_path[:200],
-            "status": status,
-            "duration_ms": round((asyncio.get_running_loop().time() - self._started_at) * 1000, 1),
-        }
-        logger.info("request", extra=fields)
+        meter, context = self.reply.meter, self._context
+        log_http(
+            self._request.method,
+            self._route.name if self._route is not None else None,
+            self._raw_path,
+            status,
+            asyncio.get_running_loop().time() - self._started_at,
+            context.request_id,
+            context.caller.tenant,
+            meter.log_fields() if meter is not None else {},
+        )
 
     async def _answered(self, body: bytes) -> int:
         route, request, raw_path, reply = self._route, self._request, self._raw_path, self.reply
@@ -273,6 +287,7 @@ class Exchange:
 
     def _fail(self, error: SmgError) -> int:
         status, headers, body = error_answer(error)
+        self._app.observer.error_answered(self._route_name, error.code)
         if self.reply.is_started:
             # Nothing sensible can follow what was written: the connection is closed, which a client notices.
             return status

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from smg.policies.hints import parse_routing_key, parse_target_worker
+from smg.telemetry.tracecontext import usable_traceparent, usable_tracestate
 from smg.types.context import ANONYMOUS, RequestContext, is_usable_id, new_id
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ def request_context(
         bool(request_id),
         id_prefix,
         ANONYMOUS,
-        traceparent.decode("latin-1") if traceparent else "",
+        usable_traceparent(traceparent.decode("latin-1")) if traceparent else "",
         parse_routing_key(headers.get(b"x-smg-routing-key")),
         parse_target_worker(headers.get(b"x-smg-target-worker")),
+        usable_tracestate(headers.get(b"tracestate", b"").decode("latin-1")) if traceparent else "",
     )

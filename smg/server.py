@@ -24,19 +24,18 @@ from gateway.openai.handlers import OpenAIHandlers
 from gateway.routes import ROUTE_NAMES, Route, RouteTable, build_routes
 from gateway.sse import KeepAlive
 from gateway.status import StatusHandlers
+from smg.observation import Observation
 from smg.pipelines.admission import Admission
 from smg.pipelines.catalog import ModelCatalog
 from smg.pipelines.chat import ChatPipeline
 from smg.pipelines.completion import CompletionPipeline
 from smg.pipelines.engine_call import EngineCall, RetryOptions
 from smg.pipelines.formats import FormatSettings
-from smg.pipelines.meter import Meters
 from smg.policies import make_policy
 from smg.prompt.builder import PromptBuilder
 from smg.services.methods import ROUTES
 from smg.services.server import GrpcParts, GrpcServer
-from smg.telemetry.exporter import MetricsListener, exposition, new_registry
-from smg.telemetry.metrics import RouterMetrics
+from smg.telemetry.exporter import exposition
 from smg.types.callers import CallerDirectory
 from smg.workers.options import WorkerOptions
 from smg.workers.registry import WorkerRegistry
@@ -85,7 +84,6 @@ class Router:
     def __init__(self, settings: RouterSettings) -> None:
         self._settings = settings
         self.is_draining = False
-        self._prometheus = new_registry()
         self.registry = WorkerRegistry(worker_options(settings.workers))
         for url in settings.workers.worker_urls:
             self.registry.add(url)
@@ -105,7 +103,7 @@ class Router:
             self.registry,
             lambda: self.is_draining,
             lambda: self.catalog.is_prepared,
-            lambda: exposition(self._prometheus),
+            lambda: exposition(self.observation.registry),
         )
         routes = self._build(status)
         listener = settings.listener
@@ -121,10 +119,15 @@ class Router:
     def _build(self, status: StatusHandlers) -> list[Route]:
         """The pipelines and the route table; the metrics need the table's names, the handlers need the metrics."""
         settings = self._settings
-        self._metrics = RouterMetrics(self._prometheus, routes=(*ROUTE_NAMES, *ROUTES))
-        self._metrics.watch_workers(lambda: [each.worker for each in self.registry.workers() if each.worker])
-        self.registry.on_change(lambda: self._metrics.set_models(self.registry.models()))
         self.admission = admission_of(settings.admission)
+        self.observation = Observation(
+            settings.telemetry,
+            (*ROUTE_NAMES, *ROUTES),
+            self.registry,
+            self.admission,
+            settings.listener.host,
+        )
+        self._metrics = self.observation.metrics
         engine_call = EngineCall(
             self.registry,
             make_policy(settings.routing),
@@ -134,8 +137,14 @@ class Router:
         )
         self._chat = ChatPipeline(self.catalog, self.admission, engine_call)
         self._completion = CompletionPipeline(self.catalog, self.admission, engine_call)
-        self._meters = Meters(self._metrics)
-        handlers = OpenAIHandlers(self._chat, self._completion, self.catalog, self._meters, self._keep_alive)
+        handlers = OpenAIHandlers(
+            self._chat,
+            self._completion,
+            self.catalog,
+            self.observation.meters,
+            self._keep_alive,
+            tells_timing=settings.telemetry.server_timing,
+        )
         return build_routes(handlers, status, AdminHandlers(self.registry))
 
     async def run(self, on_ready: Callable[[RouterAddresses], None], stop: asyncio.Event) -> None:
@@ -153,7 +162,7 @@ class Router:
             http = HttpListener(self.app, bound, settings.listener.idle_connection_timeout_secs)
             grpc = GrpcServer(self._grpc_parts())
             grpc_port = await grpc.start(host, settings.listener.grpc_port)
-            metrics_port = self._start_metrics(stack)
+            metrics_port = self.observation.start(stack)
             self.registry.start()
             try:
                 async with asyncio.TaskGroup() as group:
@@ -161,6 +170,7 @@ class Router:
                         group.create_task(self._keep_alive.run()),
                         group.create_task(self._preload()),
                         group.create_task(grpc.follow(self.registry)),
+                        group.create_task(self.observation.runtime.lag.watch()),
                     ]
                     serving = group.create_task(http.run())
                     await http.wait_started()
@@ -201,13 +211,6 @@ class Router:
         finally:
             forget()
 
-    def _start_metrics(self, stack: contextlib.ExitStack) -> int | None:
-        telemetry = self._settings.telemetry
-        if telemetry.prometheus_port is None:
-            return None
-        host = telemetry.prometheus_host or self._settings.listener.host
-        return stack.enter_context(MetricsListener(self._prometheus, host, telemetry.prometheus_port)).port
-
     def _grpc_parts(self) -> GrpcParts:
         return GrpcParts(
             chat=self._chat,
@@ -215,10 +218,11 @@ class Router:
             catalog=self.catalog,
             registry=self.registry,
             callers=self._callers,
-            meters=self._meters,
+            meters=self.observation.meters,
             listener=self._settings.listener,
             observer=self._metrics,
             id_keys=self._settings.telemetry.request_id_headers,
+            access_log=self._settings.telemetry.access_log,
         )
 
 

@@ -15,7 +15,7 @@ _NAMES = """
     control-plane-api-keys control-plane-audit-enabled cors-allowed-origins decode decode-policy
     decode-selector disable-health-check disable-load-monitoring disable-tokenizer-autoload
     disable-worker-overload-protection discovery-check-interval-secs discovery-file discovery-provider
-    dp-aware dp-minimum-tokens-scheduler enable-igw enable-mesh enable-rl enable-trace enable-wasm
+    dp-aware dp-minimum-tokens-scheduler enable-igw enable-mesh enable-rl enable-wasm
     encode encode-policy encode-selector epd-disaggregation
     header-read-timeout-secs health-check-endpoint health-check-port history-backend
     history-memory-max-items history-memory-max-responses history-memory-retention-secs
@@ -29,14 +29,14 @@ _NAMES = """
     mm-pixel-rdma mm-processing model-id-from multimodal-max-inflight-bytes multimodal-shm-min-bytes
     multimodal-tensor-transport no-remove-unhealthy-workers no-worker-auto-recovery
     oracle-connect-descriptor oracle-external-auth oracle-password oracle-pool-max oracle-pool-min
-    oracle-pool-timeout-secs oracle-tns-alias oracle-username oracle-wallet-path otlp-traces-endpoint
+    oracle-pool-timeout-secs oracle-tns-alias oracle-username oracle-wallet-path
     overlap-decay overload-token-usage-threshold parser pd-admission-wait-secs pd-disaggregation
     postgres-db-url postgres-op-timeout-secs postgres-pool-max power-of-two-load-metric prefill
     prefill-max-inflight-requests-per-worker prefill-policy prefill-queue-size
     prefill-queue-timeout-secs prefill-selector
     priority-scheduler-config
     priority-scheduler-default-max-class priority-scheduler-enabled
-    priority-scheduler-tenant-metric-top-n prometheus-duration-buckets rate-limit-tokens-per-second
+    priority-scheduler-tenant-metric-top-n rate-limit-tokens-per-second
     rdma-listen-ip rdma-slot-ttl-s  redis-op-timeout-secs redis-pool-max
     redis-retention-days redis-url remove-unhealthy-workers rl-control-timeout-secs
     rl-fanout-concurrency router-selector routing-key-headers schema-config

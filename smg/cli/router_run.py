@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from smg.cli.extras import can_trace
 from smg.cli.flags import complain
 from smg.cli.screen import Readiness
 from smg.parsers.reasoning import REASONING_PARSERS
@@ -45,6 +46,8 @@ def check_start(command: str, settings: RouterSettings) -> None:
     """Leave with a clear message when a port or a file cannot be had, before anything slow is started."""
     models = settings.models
     problems = [*_port_problems(settings), *_path_problems(models), *_parser_problems(models)]
+    if settings.telemetry.enable_trace and not can_trace():
+        problems.append("--enable-trace: OpenTelemetry is not installed; pip install 'smg[otel]'")
     if problems:
         complain(command, problems)
 

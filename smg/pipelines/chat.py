@@ -58,6 +58,7 @@ class ChatPipeline:
             SmgError: the request is refused or failed before the first event; nothing went to the sink.
         """
         async with self._admission.permit():
+            meter.admitted()
             # Reading the JSON texts of a long request takes long.
             is_long = request.ByteSize() > INLINE_BYTES
             if is_long:
@@ -71,9 +72,9 @@ class ChatPipeline:
             check_context(model.card, prompt.tokens)
             answer = Answer(context.answer_id(request.rid), meter.created, request.model, sink)
             if is_long:
-                plan = await in_thread(_plan, model, request, context, prompted)
+                plan = await in_thread(_plan, model, request, meter.traceparent, prompted)
             else:
-                plan = _plan(model, request, context, prompted)
+                plan = _plan(model, request, meter.traceparent, prompted)
             work = Work(
                 meter.route,
                 model.id,
@@ -103,7 +104,7 @@ def _refuse_other_outputs(request: chat_pb2.ChatRequest) -> None:
 
 
 def _plan(
-    model: ServedModel, request: chat_pb2.ChatRequest, context: RequestContext, prompted: ChatPrompt
+    model: ServedModel, request: chat_pb2.ChatRequest, traceparent: str, prompted: ChatPrompt
 ) -> GenerationPlan:
     fields = set_fields(request.sampling) if request.HasField("sampling") else {}
     form = output_form(model, request, starts_inside=prompted.starts_inside)
@@ -119,7 +120,7 @@ def _plan(
         constraint=_constraint(model, request, fields, starts_inside=prompted.starts_inside),
         logprobs=logprobs,
         reasoning=prompted.thinks,
-        traceparent=context.traceparent,
+        traceparent=traceparent,
     )
 
 

@@ -49,13 +49,14 @@ class CompletionPipeline:
             SmgError: the request is refused or failed before the first event; nothing went to the sink.
         """
         async with self._admission.permit():
+            meter.admitted()
             await off_loop(lambda: validate_completion(request), size=request.ByteSize())
             model = await self._catalog.resolve(request.model)
             prompts, echoes = await completion_prompts(model, request, request.best_of or request.n or 1)
             if request.best_of:
                 sink = _best_of(request, echoes, sink)
             answer = Answer(context.answer_id(request.rid), meter.created, request.model, sink)
-            plan = _plan(model, request, context, echoes)
+            plan = _plan(model, request, meter.traceparent, echoes)
             work = Work(
                 meter.route,
                 model.id,
@@ -82,7 +83,7 @@ def _best_of(
 def _plan(
     model: ServedModel,
     request: completion_pb2.CompletionRequest,
-    context: RequestContext,
+    traceparent: str,
     echoes: Sequence[PromptEcho],
 ) -> GenerationPlan:
     fields = set_fields(request.sampling)
@@ -95,7 +96,7 @@ def _plan(
         stream=request.stream,
         constraint=constraint(fields, request.json_schema if request.HasField("json_schema") else None),
         logprobs=logprobs,
-        traceparent=context.traceparent,
+        traceparent=traceparent,
         echoes=echoes,
     )
 

@@ -10,14 +10,19 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from smg.policies.hints import parse_routing_key, parse_target_worker
+from smg.telemetry.tracecontext import usable_traceparent, usable_tracestate
 from smg.types.context import RequestContext, is_usable_id, new_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from smg.pipelines.meter import Meters, RequestMeter
+
 REQUEST_ID = "x-request-id"
 
 CONTEXT: ContextVar[RequestContext] = ContextVar("CONTEXT")
+# What is measured of the call; None for calls that ask no model.
+METER: ContextVar[RequestMeter | None] = ContextVar("METER", default=None)
 
 
 def metadata_map(metadata: Iterable[tuple[str, str | bytes]] | None) -> dict[str, str]:
@@ -36,7 +41,15 @@ def request_context(metadata: dict[str, str], id_keys: Sequence[str], id_prefix:
         request_id=request_id or new_id(id_prefix),
         is_client_id=bool(request_id),
         id_prefix=id_prefix,
-        traceparent=metadata.get("traceparent", ""),
+        traceparent=usable_traceparent(metadata.get("traceparent", "")),
+        tracestate=usable_tracestate(metadata.get("tracestate", "")),
         routing_key=parse_routing_key(metadata.get("x-smg-routing-key")),
         target_worker=parse_target_worker(metadata.get("x-smg-target-worker")),
     )
+
+
+def start_meter(meters: Meters, route: str) -> RequestMeter:
+    """Measure the call: it has just arrived on a route of the table."""
+    meter = meters.start(route, CONTEXT.get())
+    METER.set(meter)
+    return meter

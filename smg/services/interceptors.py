@@ -14,12 +14,13 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from smg.errors import CANCELLED, InternalError, MalformedRequest, SmgError
-from smg.services.call import CONTEXT, REQUEST_ID, metadata_map, request_context
+from smg.errors import CANCELLED, HTTP_STATUS, InternalError, MalformedRequest, SmgError
+from smg.services.call import CONTEXT, METER, REQUEST_ID, metadata_map, request_context
 from smg.services.methods import METHODS
 from smg.services.rpc import ServerInterceptor, unparsed, unread
 from smg.services.status import error_status, status_code
 from smg.services.streams import LOST, LostWait, SlowReader, is_own_cancellation
+from smg.telemetry.access import log_grpc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -41,6 +42,10 @@ class Observer(Protocol):
         """A call has ended, with this google.rpc.Code."""
         ...
 
+    def error_answered(self, route: str, code: str) -> None:
+        """A call was answered with an error of this code."""
+        ...
+
     def slow_reader_aborted(self) -> None:
         """A stream was ended because its client did not read."""
         ...
@@ -51,6 +56,9 @@ class Uncounted:
 
     def grpc_response(self, route: str, code: int) -> None:
         """Ignore a call."""
+
+    def error_answered(self, route: str, code: str) -> None:
+        """Ignore an error."""
 
     def slow_reader_aborted(self) -> None:
         """Ignore a stream."""
@@ -91,8 +99,10 @@ class CallInterceptor(ServerInterceptor):
 class StatusInterceptor(ServerInterceptor):
     """Turns what a call raises into its status. Stands before CallInterceptor."""
 
-    def __init__(self, observer: Observer) -> None:
+    def __init__(self, observer: Observer, *, access_log: bool = False) -> None:
+        """Args: access_log: log a line per call."""
         self._observer = observer
+        self._access_log = access_log
 
     async def intercept_service(
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
@@ -101,7 +111,7 @@ class StatusInterceptor(ServerInterceptor):
         method = METHODS.get(handler_call_details.method)
         if method is None:
             return await continuation(handler_call_details)
-        call = _Call(method.route, self._observer)
+        call = _Call(handler_call_details.method, method.route, self._observer, access_log=self._access_log)
         try:
             handler = await continuation(handler_call_details)
         except SmgError as error:
@@ -114,9 +124,12 @@ class StatusInterceptor(ServerInterceptor):
 class _Call:
     """One call, from its first to its last byte."""
 
-    def __init__(self, route: str, observer: Observer) -> None:
+    def __init__(self, method: str, route: str, observer: Observer, *, access_log: bool) -> None:
+        self._method = method
         self._route = route
         self._observer = observer
+        self._access_log = access_log
+        self._started_at = asyncio.get_running_loop().time() if access_log else 0.0
 
     def answering(self, handler: Handler) -> Callable[[bytes, Context], Coroutine[Any, Any, Any]]:
         """Does what the method does, and gives every error its status."""
@@ -138,7 +151,8 @@ class _Call:
             else:
                 return result
             finally:
-                self._observer.grpc_response(self._route, code)
+                self._end(code)
+            self._observer.error_answered(self._route, fault.code)
             if isinstance(fault, SlowReader):
                 self._observer.slow_reader_aborted()
             await _abort(context, fault)
@@ -150,11 +164,31 @@ class _Call:
         """Answers with an error."""
 
         async def refuse(_: object, context: Context) -> None:
-            self._observer.grpc_response(self._route, status_code(error).value[0])
+            self._end(status_code(error).value[0])
+            self._observer.error_answered(self._route, error.code)
             await context.send_initial_metadata(((REQUEST_ID, CONTEXT.get().request_id),))
             await _abort(context, error)
 
         return refuse
+
+    def _end(self, code: int) -> None:
+        """The call has ended with this google.rpc.Code; its status may still be on the way."""
+        self._observer.grpc_response(self._route, code)
+        meter = METER.get()
+        if meter is not None:
+            meter.answered(HTTP_STATUS.get(code, 500) if code else 200)
+        if self._access_log:
+            duration_s = asyncio.get_running_loop().time() - self._started_at
+            context = CONTEXT.get()
+            log_grpc(
+                self._method,
+                self._route,
+                code,
+                duration_s,
+                context.request_id,
+                context.caller.tenant,
+                meter.log_fields() if meter is not None else {},
+            )
 
 
 async def _guarded(behavior: Any, request: Any, context: Context) -> Any:

@@ -58,6 +58,7 @@ class GrpcParts:
         listener: bounds that hold for clients, over HTTP as well.
         observer: counts calls.
         id_keys: metadata keys that may carry a request id, in lower case; the first usable one wins.
+        access_log: log a line per call.
     """
 
     chat: ChatPipeline
@@ -69,6 +70,7 @@ class GrpcParts:
     listener: ListenerSettings
     observer: Observer = field(default_factory=Uncounted)
     id_keys: tuple[str, ...] = (REQUEST_ID,)
+    access_log: bool = False
 
 
 class GrpcServer:
@@ -115,7 +117,7 @@ def build_grpc_server(parts: GrpcParts, health: HealthService) -> grpc.aio.Serve
     """A server with all services, on no port yet."""
     listener = parts.listener
     interceptors = (
-        StatusInterceptor(parts.observer),
+        StatusInterceptor(parts.observer, access_log=parts.access_log),
         CallInterceptor(parts.callers, tuple(key.lower() for key in parts.id_keys)),
     )
     server = new_server(interceptors, _options(listener))

@@ -20,9 +20,9 @@ from smg.settings.sections import (
     RouterSettings,
     RoutingSettings,
     ServeSettings,
-    TelemetrySettings,
     WorkerSettings,
 )
+from smg.settings.telemetry import TelemetrySettings
 
 __all__ = [
     "RouterSettings",

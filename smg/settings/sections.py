@@ -13,13 +13,13 @@ from pydantic import Field, SecretStr, model_validator
 
 from smg.settings.fields import (
     HIGHEST_PORT,
-    HeaderName,
     Pairs,
     Section,
     TenantKey,
     WorkerUrls,
     setting,
 )
+from smg.settings.telemetry import TelemetrySettings
 
 _MIB = 1024 * 1024
 
@@ -228,29 +228,6 @@ class CallerSettings(Section):
     )
     tenant_api_key: tuple[TenantKey, ...] = setting(
         (), "Key of one tenant. May be repeated.", metavar="TENANT:KEY"
-    )
-
-
-class TelemetrySettings(Section):
-    """What the router tells about itself."""
-
-    log_level: Literal["debug", "info", "warn", "error"] = setting("info", "Least severity that is logged.")
-    log_json: bool = setting(False, "One JSON object per log line.")
-    access_log: bool = setting(False, "One log line per request.")
-    prometheus_host: str | None = setting(
-        None, "Address of the metrics listener. Default: --host.", metavar="ADDRESS"
-    )
-    prometheus_port: int | None = setting(
-        None,
-        "Port that serves only /metrics. Default: /metrics on the HTTP port alone.",
-        ge=1,
-        le=HIGHEST_PORT,
-    )
-    request_id_headers: tuple[HeaderName, ...] = setting(
-        ("x-request-id", "x-correlation-id", "x-trace-id", "request-id"),
-        "Headers that may carry the request id, first match wins.",
-        metavar="HEADER",
-        min_length=1,
     )
 
 
