@@ -127,7 +127,7 @@ def sample_registry() -> CollectorRegistry:
     metrics.error_answered("route", "internal_error")
     metrics.retried("route")
     WorkerMetrics(registry, lambda: [SampleWorker()])
-    RuntimeMetrics(registry, "0", SampleCounts(), SampleCounts())
+    RuntimeMetrics(registry, "0", SampleCounts(), 100, SampleCounts())
     return registry
 
 

@@ -73,6 +73,7 @@ class Observation:
         routes: Iterable[str],
         workers: WorkerRegistry,
         queue: Queue,
+        queue_size: int,
         default_host: str,
     ) -> None:
         """Build; nothing runs before `start`.
@@ -82,6 +83,7 @@ class Observation:
             routes: the names of all routes.
             workers: the workers to tell about.
             queue: the admission queue.
+            queue_size: most that may wait in it.
             default_host: address of the metrics listener where the settings name none.
         """
         self._settings = settings
@@ -92,7 +94,7 @@ class Observation:
         bounds = settings.prometheus_duration_buckets or DURATION_BOUNDS_S
         self.metrics = RouterMetrics(self.registry, routes=routes, duration_bounds_s=bounds)
         WorkerMetrics(self.registry, self._watched)
-        self.runtime = RuntimeMetrics(self.registry, own_version(), queue, self._export)
+        self.runtime = RuntimeMetrics(self.registry, own_version(), queue, queue_size, self._export)
         tracing = Tracing(self._export, settings.trace_sample_ratio) if self._export is not None else None
         self.meters = Meters(self.metrics, tracing)
         workers.on_change(self._workers_changed)

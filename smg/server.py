@@ -125,6 +125,7 @@ class Router:
             (*ROUTE_NAMES, *ROUTES),
             self.registry,
             self.admission,
+            settings.admission.queue_size,
             settings.listener.host,
         )
         self._metrics = self.observation.metrics

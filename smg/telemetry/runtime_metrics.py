@@ -48,11 +48,22 @@ class LoopLag:
 
     async def watch(self) -> None:
         """Look until cancelled."""
-        now = asyncio.get_running_loop().time
-        while True:
-            due = now() + LOOK_S
-            await asyncio.sleep(LOOK_S)
-            self.seen.observe(max(0.0, now() - due))
+        loop = asyncio.get_running_loop()
+
+        # A callback that orders its successor: no task is woken for a look.
+        def look(due: float) -> asyncio.TimerHandle:
+            nonlocal handle
+            now = loop.time()
+            if due:
+                self.seen.observe(max(0.0, now - due))
+            handle = loop.call_at(now + LOOK_S, look, now + LOOK_S)
+            return handle
+
+        handle = look(0.0)
+        try:
+            await loop.create_future()
+        finally:
+            handle.cancel()
 
 
 class RuntimeMetrics(Collector):
@@ -63,12 +74,18 @@ class RuntimeMetrics(Collector):
     """
 
     def __init__(
-        self, registry: CollectorRegistry, version: str, queue: Queue, traces: Exported | None = None
+        self,
+        registry: CollectorRegistry,
+        version: str,
+        queue: Queue,
+        queue_size: int,
+        traces: Exported | None = None,
     ) -> None:
-        """Register with a registry. Args: traces is None where none are made."""
+        """Register with a registry. Args: queue_size: most that may wait; traces is None where none are made."""
         self.lag = LoopLag()
         self._build = [version, platform.python_version()]
         self._queue = queue
+        self._queue_size = queue_size
         self._traces = traces
         registry.register(self)
 
@@ -82,6 +99,9 @@ class RuntimeMetrics(Collector):
         )
         yield GaugeMetricFamily(
             "smg_admission_waiting", "Requests that wait for a place.", value=self._queue.waiting
+        )
+        yield GaugeMetricFamily(
+            "smg_admission_queue_size", "Requests that may wait for a place.", value=self._queue_size
         )
         lag = HistogramMetricFamily(
             "smg_event_loop_lag_seconds", "How late the event loop ran what was due, four looks a second."
