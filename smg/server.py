@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 
 from gateway.admin import AdminHandlers
 from gateway.app import GatewayApp, Limits
+from gateway.edge.service import SERVICE as EDGE_SERVICE
+from gateway.edge.service import HttpEdgeService
 from gateway.listener import HttpListener, bind
 from gateway.openai.handlers import OpenAIHandlers
 from gateway.routes import ROUTE_NAMES, Route, RouteTable, build_routes
@@ -224,6 +226,7 @@ class Router:
             observer=self._metrics,
             id_keys=self._settings.telemetry.request_id_headers,
             access_log=self._settings.telemetry.access_log,
+            others={EDGE_SERVICE: HttpEdgeService(self.app).add_to},
         )
 
 
