@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import json
 import sys
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +36,7 @@ def run(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(list(arguments))
     key: str = options.api_key or environment().get("SMG_API_KEY") or ""
     try:
-        targets = [(url, *parse_target(url, options.ca_cert, options.timeout)) for url in options.urls]
+        targets = [(url, *_target_of(url, options)) for url in options.urls]
     except ValueError as error:
         print(f"smg doctor: {error}", file=sys.stderr)  # noqa: T201 -- a command line talks
         return _USAGE_FAULT
@@ -47,7 +48,27 @@ def run(arguments: Sequence[str]) -> int:
     return 0 if all(report.is_well for report in reports) else _PROBLEM
 
 
-def parse_target(url: str, ca_cert: Path | None, timeout_s: float) -> tuple[str, Target]:
+def _target_of(url: str, options: argparse.Namespace) -> tuple[str, Target]:
+    """A URL with the options that hold for it. Raises ValueError."""
+    scheme, target = parse_target(url)
+    if (options.client_cert is None) != (options.client_key is None):
+        raise ValueError("--client-cert and --client-key belong together")
+    target = replace(
+        target,
+        ca_cert=options.ca_cert,
+        timeout_s=options.timeout,
+        client_cert=options.client_cert,
+        client_key=options.client_key,
+    )
+    if target.is_tls:
+        try:
+            target.trust()
+        except OSError as error:
+            raise ValueError(f"a certificate or key cannot be used: {error}") from None
+    return scheme, target
+
+
+def parse_target(url: str) -> tuple[str, Target]:
     """Scheme and address of a URL; the scheme is empty where it is to be found out.
 
     Raises:
@@ -64,7 +85,7 @@ def parse_target(url: str, ca_cert: Path | None, timeout_s: float) -> tuple[str,
         raise ValueError(f"'{url}': {error}; {wanted}") from None
     if not parts.hostname or port is None:
         raise ValueError(f"'{url}' has no {'port' if parts.hostname else 'host'}; {wanted}")
-    return scheme, Target(parts.hostname, port, _SCHEMES.get(scheme, False), ca_cert, timeout_s)
+    return scheme, Target(parts.hostname, port, _SCHEMES.get(scheme, False))
 
 
 async def _examine_all(targets: Sequence[tuple[str, str, Target]], model: str, key: str) -> list[Report]:
@@ -98,6 +119,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--ca-cert", type=Path, metavar="FILE", help="certificates to trust (default: the system's)"
     )
+    parser.add_argument("--client-cert", type=Path, metavar="FILE", help="our own certificate")
+    parser.add_argument("--client-key", type=Path, metavar="FILE", help="its key")
     parser.add_argument("--api-key", metavar="KEY", help="the gateway's own key; better given as SMG_API_KEY")
     return parser
 

@@ -34,8 +34,9 @@ class Calls:
         """Args: metadata goes with every call."""
         aio: Any = grpc.aio
         if target.is_tls:
-            roots = target.ca_cert.read_bytes() if target.ca_cert is not None else None
-            credentials = grpc.ssl_channel_credentials(root_certificates=roots)
+            files = (target.ca_cert, target.client_key, target.client_cert)
+            roots, key, chain = (path.read_bytes() if path is not None else None for path in files)
+            credentials = grpc.ssl_channel_credentials(roots, key, chain)
             self._channel: Any = aio.secure_channel(target.authority, credentials)
         else:
             self._channel = aio.insecure_channel(target.authority)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
@@ -59,12 +58,11 @@ async def examine_router(target: Target, model: str, key: str, version: str) -> 
 
 def _client(target: Target, key: str) -> httpx.AsyncClient:
     scheme = "https" if target.is_tls else "http"
-    trust = ssl.create_default_context(cafile=target.ca_cert) if target.is_tls else False
     return httpx.AsyncClient(
         base_url=f"{scheme}://{target.authority}",
         headers={"authorization": f"Bearer {key}"} if key else {},
         timeout=target.timeout_s,
-        verify=trust,
+        verify=target.trust() if target.is_tls else False,
         # An operator's proxy is for the world outside.
         trust_env=False,
     )

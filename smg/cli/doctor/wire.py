@@ -44,19 +44,30 @@ class Target:
         port: TCP port.
         is_tls: the address says TLS.
         ca_cert: file with the certificates to trust instead of the system's; None for the system's.
+        client_cert: file with our own certificate, for servers that want one; None for none.
+        client_key: file with its key.
         timeout_s: longest wait for one answer.
     """
 
     host: str
     port: int
     is_tls: bool
-    ca_cert: Path | None
-    timeout_s: float
+    ca_cert: Path | None = None
+    timeout_s: float = 5.0
+    client_cert: Path | None = None
+    client_key: Path | None = None
 
     @property
     def authority(self) -> str:
         """Host and port, an IPv6 host in brackets."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def trust(self) -> ssl.SSLContext:
+        """Whom to trust, and who we are. Raises OSError if a file cannot be read or is wrong."""
+        context = ssl.create_default_context(cafile=self.ca_cert)
+        if self.client_cert is not None:
+            context.load_cert_chain(self.client_cert, self.client_key)
+        return context
 
 
 async def unreachable(target: Target, what: str) -> Finding | None:
@@ -113,7 +124,7 @@ async def speech_of(target: Target) -> Speech:
 
 async def certificate_fault(target: Target) -> str:
     """Why the certificate there is not trusted, in words; empty if it is."""
-    context = ssl.create_default_context(cafile=target.ca_cert)
+    context = target.trust()
     try:
         async with asyncio.timeout(target.timeout_s):
             _, writer = await asyncio.open_connection(target.host, target.port, ssl=context)

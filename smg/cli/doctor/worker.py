@@ -56,11 +56,14 @@ async def examine_worker(target: Target, model: str, key: str, version: str) -> 
             async for finding in _examine(calls, target, model, key, version):
                 yield finding
         except CallFailed as failed:
-            yield problem(
-                "protocol",
-                f"the server stopped answering: {failed}",
-                "look at its logs; it may be starting, overloaded or hung",
-            )
+            yield _silent(target, failed)
+
+
+def _silent(target: Target, failed: CallFailed) -> Finding:
+    advice = "look at its logs; it may be starting, overloaded or hung"
+    if target.is_tls and target.client_cert is None:
+        advice += "\nor it wants a certificate of its clients: --client-cert FILE --client-key FILE"
+    return problem("protocol", f"the server does not answer: {failed}", advice)
 
 
 async def _examine(
