@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
+from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote
 
@@ -144,7 +145,7 @@ class Exchange:
         self._route: Route | None = None
         self._parameters: dict[str, str] = {}
         self._task: asyncio.Task[None] | None = None
-        self._started_at = asyncio.get_running_loop().time() if limits.access_log else 0.0
+        self._started_at = monotonic() if limits.access_log else 0.0
         self._has_begun = self._is_gone = self._is_over = False
 
     def admit(self) -> None:
@@ -253,7 +254,7 @@ class Exchange:
             self._route.name if self._route is not None else None,
             self._raw_path,
             status,
-            asyncio.get_running_loop().time() - self._started_at,
+            monotonic() - self._started_at,
             context.request_id,
             context.caller.tenant,
             meter.log_fields() if meter is not None else {},

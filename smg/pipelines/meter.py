@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
 from smg.errors import SmgError
@@ -44,7 +45,8 @@ class Meters:
 class RequestMeter:
     """Measures one request: in a `with` body, from its arrival to the end of the body, what its answer counts.
 
-    Times are the event loop's, in seconds; 0 where a phase was not reached.
+    Times are those of time.monotonic, in seconds; 0 where a phase was not reached. The event loop's own clock begins at
+    the same moment, and has but milliseconds (uvloop).
 
     Attributes:
         created: unix time of its arrival, in whole seconds; what answers carry as `created`.
@@ -61,7 +63,7 @@ class RequestMeter:
 
     __slots__ = (
         "created", "route", "arrived_at", "parsed_at", "admitted_at", "prompted_at", "ended_at", "model",
-        "traceparent", "trace", "_context", "_metrics", "_time", "_series", "_answer",
+        "traceparent", "trace", "_context", "_metrics", "_series", "_answer",
     )  # fmt: skip
 
     def __init__(self, metrics: RouterMetrics, route: str, context: RequestContext) -> None:
@@ -69,8 +71,7 @@ class RequestMeter:
         self.route = route
         self._context = context
         self._metrics = metrics
-        self._time = asyncio.get_running_loop().time
-        self.arrived_at = self.parsed_at = self._time()
+        self.arrived_at = self.parsed_at = monotonic()
         self.admitted_at = self.prompted_at = self.ended_at = 0.0
         self.model = ""
         self.traceparent = context.traceparent
@@ -80,15 +81,15 @@ class RequestMeter:
 
     def parsed(self) -> None:
         """The message is made."""
-        self.parsed_at = self._time()
+        self.parsed_at = monotonic()
 
     def admitted(self) -> None:
         """It has its place."""
-        self.admitted_at = self._time()
+        self.admitted_at = monotonic()
 
     def measure(self, model: str, answer: Answer) -> Self:
         """Measure the answer of a request whose model is known, while the `with` body runs."""
-        self.prompted_at = self._time()
+        self.prompted_at = monotonic()
         self.model = model
         self._series = self._metrics.request_started(self.route, model)
         self._answer = answer
@@ -104,7 +105,7 @@ class RequestMeter:
         assert answer is not None  # noqa: S101 - measure() has set it
         usage = answer.usage
         error = error or answer.error
-        ended_at = self.ended_at = self._time()
+        ended_at = self.ended_at = monotonic()
         result = RequestResult(
             "ok" if error is None else _outcome(error),
             ended_at - arrived_at,
@@ -133,7 +134,7 @@ class RequestMeter:
         parsed_at, admitted_at, prompted_at = self.parsed_at, self.admitted_at, self.prompted_at
         if not prompted_at:
             return b"parse;dur=%.3f" % ((parsed_at - self.arrived_at) * 1e3)
-        opened_at = self.opened_at or self._time()
+        opened_at = self.opened_at or monotonic()
         phases = b"parse;dur=%.3f, queue;dur=%.3f, tokenize;dur=%.3f, first_token;dur=%.3f" % (
             (parsed_at - self.arrived_at) * 1e3,
             (admitted_at - parsed_at) * 1e3,
@@ -142,7 +143,7 @@ class RequestMeter:
         )
         if not is_whole:
             return phases
-        now = self._time()
+        now = monotonic()
         return b"%b, decode;dur=%.3f, total;dur=%.3f" % (
             phases,
             (now - opened_at) * 1e3,
@@ -154,7 +155,7 @@ class RequestMeter:
         trace, answer, context = self.trace, self._answer, self._context
         if trace is None or not trace.context.is_sampled:
             return
-        at = unix_time(self._time)
+        at = unix_time(monotonic())
         trace.queue.put(
             TracedRequest(
                 trace.context,
@@ -176,7 +177,7 @@ class RequestMeter:
                 at(self.prompted_at),
                 at(self.opened_at),
                 at(self.ended_at),
-                at(self._time()),
+                at(monotonic()),
             )
         )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import grpc
@@ -129,7 +130,7 @@ class _Call:
         self._route = route
         self._observer = observer
         self._access_log = access_log
-        self._started_at = asyncio.get_running_loop().time() if access_log else 0.0
+        self._started_at = monotonic() if access_log else 0.0
 
     def answering(self, handler: Handler) -> Callable[[bytes, Context], Coroutine[Any, Any, Any]]:
         """Does what the method does, and gives every error its status."""
@@ -178,7 +179,7 @@ class _Call:
         if meter is not None:
             meter.answered(HTTP_STATUS.get(code, 500) if code else 200)
         if self._access_log:
-            duration_s = asyncio.get_running_loop().time() - self._started_at
+            duration_s = monotonic() - self._started_at
             context = CONTEXT.get()
             log_grpc(
                 self._method,

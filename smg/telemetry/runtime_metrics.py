@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
+from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -53,10 +54,10 @@ class LoopLag:
         # A callback that orders its successor: no task is woken for a look.
         def look(due: float) -> asyncio.TimerHandle:
             nonlocal handle
-            now = loop.time()
+            now = monotonic()
             if due:
                 self.seen.observe(max(0.0, now - due))
-            handle = loop.call_at(now + LOOK_S, look, now + LOOK_S)
+            handle = loop.call_later(LOOK_S, look, now + LOOK_S)
             return handle
 
         handle = look(0.0)

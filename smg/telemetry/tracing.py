@@ -128,9 +128,9 @@ class Tracing:
         return RequestTrace(context, parent, tracestate, self._queue)
 
 
-def unix_time(loop_time: Callable[[], float]) -> Callable[[float], float]:
-    """Turns times of the event loop into unix time; 0 stays 0. Args: loop_time: the loop's clock."""
-    offset = time.time() - loop_time()  # noqa: TID251 - traces of several machines meet on the wall clock
+def unix_time(now: float) -> Callable[[float], float]:
+    """Turns times of time.monotonic into unix time; 0 stays 0. Args: now: the time now."""
+    offset = time.time() - now  # noqa: TID251 - traces of several machines meet on the wall clock
     return lambda at: at + offset if at else 0.0
 
 

@@ -104,7 +104,7 @@ async def examine(url: str, scheme: str, target: Target, model: str, key: str) -
 async def _guess(target: Target) -> str:
     if await unreachable(target, "the server") is not None:
         return "grpc"
-    return "http" if await speech_of(target) is Speech.HTTP1 else "grpc"
+    return "http" if await speech_of(target, is_http1=True) is Speech.HTTP1 else "grpc"
 
 
 def _parser() -> argparse.ArgumentParser:

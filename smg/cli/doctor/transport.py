@@ -15,7 +15,7 @@ _SILENT = "look at its logs: it hangs, or it is none of the servers that belong 
 
 async def grpc_transport(target: Target) -> Finding:
     """Whether a gRPC server answers, with TLS as the address says."""
-    speech = await speech_of(target)
+    speech = await speech_of(target, is_http1=False)
     if target.is_tls:
         return await _tls(target, speech, "grpc")
     match speech:
@@ -44,7 +44,7 @@ async def grpc_transport(target: Target) -> Finding:
 
 async def http_transport(target: Target) -> Finding:
     """Whether an HTTP server answers, with TLS as the address says."""
-    speech = await speech_of(target)
+    speech = await speech_of(target, is_http1=True)
     if target.is_tls:
         return await _tls(target, speech, "http")
     match speech:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+_REQUEST = b"GET /liveness HTTP/1.1\r\nhost: smg-doctor\r\nconnection: close\r\n\r\n"
 _SETTINGS = 4
 _FRAME_HEAD_BYTES = 9
 _TLS_RECORDS = (0x15, 0x16)
@@ -107,9 +108,10 @@ async def unreachable(target: Target, what: str) -> Finding | None:
     return None
 
 
-async def speech_of(target: Target) -> Speech:
-    """What the address speaks, found without TLS."""
-    answer = await _answer_to_preface(target)
+async def speech_of(target: Target, *, is_http1: bool) -> Speech:
+    """What the address speaks, found without TLS. Args: is_http1: what is expected; else HTTP/2."""
+    # A server of what is expected should find nothing odd. gRPC servers speak first, whatever they hear.
+    answer = await _answer_to(target, _REQUEST if is_http1 else _PREFACE)
     if len(answer) >= _FRAME_HEAD_BYTES and answer[3] == _SETTINGS:
         return Speech.HTTP2
     if answer.startswith(b"HTTP/"):
@@ -136,12 +138,12 @@ async def certificate_fault(target: Target) -> str:
     return ""
 
 
-async def _answer_to_preface(target: Target) -> bytes:
+async def _answer_to(target: Target, opening: bytes) -> bytes:
     try:
         async with asyncio.timeout(target.timeout_s):
             reader, writer = await asyncio.open_connection(target.host, target.port)
             try:
-                writer.write(_PREFACE)
+                writer.write(opening)
                 return await reader.read(_FEW_BYTES)
             finally:
                 writer.close()
