@@ -131,15 +131,14 @@ class RequestMeter:
         Args:
             is_whole: the answer is complete; else its first event is here, or not even that.
         """
-        parsed_at, admitted_at, prompted_at = self.parsed_at, self.admitted_at, self.prompted_at
-        if not prompted_at:
-            return b"parse;dur=%.3f" % ((parsed_at - self.arrived_at) * 1e3)
-        opened_at = self.opened_at or monotonic()
+        opened_at, arrived_at, parsed_at = self.opened_at, self.arrived_at, self.parsed_at
+        if not opened_at:
+            return self._begun_timing()
         phases = b"parse;dur=%.3f, queue;dur=%.3f, tokenize;dur=%.3f, first_token;dur=%.3f" % (
-            (parsed_at - self.arrived_at) * 1e3,
-            (admitted_at - parsed_at) * 1e3,
-            (prompted_at - admitted_at) * 1e3,
-            (opened_at - prompted_at) * 1e3,
+            (parsed_at - arrived_at) * 1e3,
+            (self.admitted_at - parsed_at) * 1e3,
+            (self.prompted_at - self.admitted_at) * 1e3,
+            (opened_at - self.prompted_at) * 1e3,
         )
         if not is_whole:
             return phases
@@ -147,8 +146,22 @@ class RequestMeter:
         return b"%b, decode;dur=%.3f, total;dur=%.3f" % (
             phases,
             (now - opened_at) * 1e3,
-            (now - self.arrived_at) * 1e3,
+            (now - arrived_at) * 1e3,
         )
+
+    def _begun_timing(self) -> bytes:
+        """The phases that are over before the first token."""
+        phases, start = b"", self.arrived_at
+        for name, end in (
+            (b"parse", self.parsed_at),
+            (b"queue", self.admitted_at),
+            (b"tokenize", self.prompted_at),
+        ):
+            if not end:
+                break
+            phases += b"%b%b;dur=%.3f" % (b", " if phases else b"", name, (end - start) * 1e3)
+            start = end
+        return phases
 
     def answered(self, status: int) -> None:
         """All is said, with this HTTP status or what the gRPC status corresponds to. The trace ends here."""
