@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from smg.telemetry.tracing import RequestTrace, Tracing
     from smg.types.context import RequestContext
 
+_BEGUN = b"parse;dur=%.3f, queue;dur=%.3f, tokenize;dur=%.3f, first_token;dur=%.3f"
+_WHOLE = _BEGUN + b", decode;dur=%.3f, total;dur=%.3f"
+
 
 class Meters:
     """Starts meters."""
@@ -134,20 +137,17 @@ class RequestMeter:
         opened_at, arrived_at, parsed_at = self.opened_at, self.arrived_at, self.parsed_at
         if not opened_at:
             return self._begun_timing()
-        phases = b"parse;dur=%.3f, queue;dur=%.3f, tokenize;dur=%.3f, first_token;dur=%.3f" % (
+        admitted_at, prompted_at = self.admitted_at, self.prompted_at
+        phases = (
             (parsed_at - arrived_at) * 1e3,
-            (self.admitted_at - parsed_at) * 1e3,
-            (self.prompted_at - self.admitted_at) * 1e3,
-            (opened_at - self.prompted_at) * 1e3,
+            (admitted_at - parsed_at) * 1e3,
+            (prompted_at - admitted_at) * 1e3,
+            (opened_at - prompted_at) * 1e3,
         )
         if not is_whole:
-            return phases
+            return _BEGUN % phases
         now = monotonic()
-        return b"%b, decode;dur=%.3f, total;dur=%.3f" % (
-            phases,
-            (now - opened_at) * 1e3,
-            (now - arrived_at) * 1e3,
-        )
+        return _WHOLE % (*phases, (now - opened_at) * 1e3, (now - arrived_at) * 1e3)
 
     def _begun_timing(self) -> bytes:
         """The phases that are over before the first token."""

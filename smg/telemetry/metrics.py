@@ -82,14 +82,13 @@ class RouterMetrics(Collector):
         self._routes = frozenset(routes)
         self._bounds_s = tuple(duration_bounds_s)
         self._models: frozenset[str] = frozenset()
-        self._workers: frozenset[str] = frozenset()
         self._requests: dict[tuple[str, str], RequestSeries] = {}
         self._responses: Counter[tuple[str, int]] = Counter()
         self._grpc_responses: Counter[tuple[str, int]] = Counter()
         self._retries: Counter[str] = Counter()
         self._errors: Counter[tuple[str, str]] = Counter()
         self._rejections: Counter[str] = Counter(dict.fromkeys(REJECTIONS.values(), 0))
-        self._picks: Counter[str] = Counter()
+        self._picks: dict[str, int] = {}
         self._slow_readers = 0
         registry.register(self)
 
@@ -99,9 +98,7 @@ class RouterMetrics(Collector):
 
     def set_workers(self, urls: Iterable[str]) -> None:
         """Tell which workers are registered: the values that the label `worker` may have; others are forgotten."""
-        self._workers = frozenset(urls)
-        for url in [each for each in self._picks if each not in self._workers]:
-            del self._picks[url]
+        self._picks = {url: self._picks.get(url, 0) for url in urls}
 
     def request_started(self, route: str, model: str) -> RequestSeries:
         """A request for a model has arrived. Its end must be told once, with the series that this returns."""
@@ -121,7 +118,7 @@ class RouterMetrics(Collector):
         series.cached_tokens += result.cached_tokens
         series.failovers += result.failovers
         for url in result.workers:
-            if url in self._workers:
+            if url in self._picks:
                 self._picks[url] += 1
         first_token_s = result.first_token_s
         if first_token_s is not None:
