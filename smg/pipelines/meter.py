@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from smg.errors import SmgError
 from smg.telemetry.metrics import RequestResult
+from smg.telemetry.server_timing import timing_of_answer, timing_of_stream
 from smg.telemetry.tracing import TracedRequest, unix_time
 
 if TYPE_CHECKING:
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from smg.telemetry.series import RequestSeries
     from smg.telemetry.tracing import RequestTrace, Tracing
     from smg.types.context import RequestContext
-
-_BEGUN = b"parse;dur=%.3f, queue;dur=%.3f, tokenize;dur=%.3f, first_token;dur=%.3f"
-_WHOLE = _BEGUN + b", decode;dur=%.3f, total;dur=%.3f"
 
 
 class Meters:
@@ -134,34 +132,11 @@ class RequestMeter:
         Args:
             is_whole: the answer is complete; else its first event is here, or not even that.
         """
-        opened_at, arrived_at, parsed_at = self.opened_at, self.arrived_at, self.parsed_at
+        times = (self.arrived_at, self.parsed_at, self.admitted_at, self.prompted_at)
+        opened_at = self.opened_at
         if not opened_at:
-            return self._begun_timing()
-        admitted_at, prompted_at = self.admitted_at, self.prompted_at
-        phases = (
-            (parsed_at - arrived_at) * 1e3,
-            (admitted_at - parsed_at) * 1e3,
-            (prompted_at - admitted_at) * 1e3,
-            (opened_at - prompted_at) * 1e3,
-        )
-        if not is_whole:
-            return _BEGUN % phases
-        now = monotonic()
-        return _WHOLE % (*phases, (now - opened_at) * 1e3, (now - arrived_at) * 1e3)
-
-    def _begun_timing(self) -> bytes:
-        """The phases that are over before the first token."""
-        phases, start = b"", self.arrived_at
-        for name, end in (
-            (b"parse", self.parsed_at),
-            (b"queue", self.admitted_at),
-            (b"tokenize", self.prompted_at),
-        ):
-            if not end:
-                break
-            phases += b"%b%b;dur=%.3f" % (b", " if phases else b"", name, (end - start) * 1e3)
-            start = end
-        return phases
+            return timing_of_stream(*times)
+        return timing_of_answer(*times, opened_at, monotonic() if is_whole else 0.0)
 
     def answered(self, status: int) -> None:
         """All is said, with this HTTP status or what the gRPC status corresponds to. The trace ends here."""
