@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gateway.reply import ExchangeReply
     from gateway.routes import Route, RouteTable
     from gateway.sse import KeepAlive
+    from smg.pipelines.admission import Admission
     from smg.types.callers import CallerDirectory
     from smg.types.context import RequestContext
 
@@ -43,6 +44,7 @@ class Limits:
         max_stall_s: longest wait for a client to read the end of its answer.
         id_headers: headers that may carry a request id, in lower case; the first usable one wins.
         access_log: log a line per request.
+        key_headers: headers that may carry a routing key, likewise.
     """
 
     max_body_bytes: int
@@ -50,6 +52,7 @@ class Limits:
     max_stall_s: float
     id_headers: tuple[bytes, ...]
     access_log: bool = False
+    key_headers: tuple[bytes, ...] = (b"x-smg-routing-key",)
 
 
 class Observer(Protocol):
@@ -99,8 +102,11 @@ class GatewayApp:
         keep_alive: KeepAlive,
         limits: Limits,
         observer: Observer,
+        admission: Admission | None = None,
     ) -> None:
+        """Args: admission: who may run and who waits; everybody runs when None."""
         self.routes = routes
+        self.admission = admission
         self.callers = callers
         self.keep_alive = keep_alive
         self.limits = limits
@@ -164,7 +170,9 @@ class Exchange:
             self._context = request_context(request.headers, app.limits.id_headers, prefix)
             raise
         self._route = route
-        self._context = request_context(request.headers, app.limits.id_headers, route.id_prefix)
+        self._context = request_context(
+            request.headers, app.limits.id_headers, route.id_prefix, app.limits.key_headers
+        )
         if not app.is_open and route.access != "open":
             self._identify(route)
         declared = request.headers.get(b"content-length")
@@ -265,12 +273,16 @@ class Exchange:
         assert route is not None  # noqa: S101 - admit() has found it
         path = unquote(raw_path) if "%" in raw_path else raw_path
         try:
-            await route.handler(
-                HttpRequest(
-                    request.method, path, raw_path, self._query, request.headers, body, self._context, self._parameters
-                ),
-                reply,
+            http_request = HttpRequest(
+                request.method, path, raw_path, self._query, request.headers, body, self._context, self._parameters,
+                monotonic(),
             )  # fmt: skip
+            admission = self._app.admission
+            if admission is None or not route.is_admitted:
+                await self._handled(route, http_request)
+            else:
+                async with admission.permit():
+                    await self._handled(route, http_request)
         except SmgError as error:
             return self._fail(error)
         except asyncio.CancelledError:
@@ -285,8 +297,14 @@ class Exchange:
         if not reply.is_ended:
             logger.error("request %s: the handler has not ended its answer", self._context.request_id)
             return self._fail(InternalError(f"internal error; request id {self._context.request_id}"))
-        await reply.drained(self._app.limits.max_stall_s)
         return reply.status
+
+    async def _handled(self, route: Route, request: HttpRequest) -> None:
+        """Run the handler, and wait until the client has what it wrote."""
+        reply = self.reply
+        await route.handler(request, reply)
+        if reply.is_ended:
+            await reply.drained(self._app.limits.max_stall_s)
 
     def _identify(self, route: Route) -> None:
         callers = self._app.callers

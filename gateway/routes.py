@@ -51,6 +51,7 @@ class Route:
         name: short name for metrics.
         access: who may call: "open" to anybody, "serving" with any configured key, "admin" with the gateway's own.
         id_prefix: prefix of request ids that the gateway makes.
+        is_admitted: takes a place among the requests that may run at a time, and may have to wait for it.
     """
 
     method: str
@@ -59,13 +60,16 @@ class Route:
     name: str
     access: Access = "serving"
     id_prefix: str = "req"
+    is_admitted: bool = False
 
 
 def build_routes(openai: OpenAIHandlers, status: StatusHandlers, admin: AdminHandlers) -> list[Route]:
     """The table."""
     return [
-        Route("POST", "/v1/chat/completions", openai.chat, "chat", id_prefix="chatcmpl"),
-        Route("POST", "/v1/completions", openai.completions, "completions", id_prefix="cmpl"),
+        Route("POST", "/v1/chat/completions", openai.chat, "chat", id_prefix="chatcmpl", is_admitted=True),
+        Route(
+            "POST", "/v1/completions", openai.completions, "completions", id_prefix="cmpl", is_admitted=True
+        ),
         Route("GET", "/v1/models", openai.models, "models", "open"),
         Route("GET", "/v1/models/{model*}", openai.model, "model", "open"),
         Route("GET", "/health", status.health, "health", "open"),

@@ -27,7 +27,7 @@ from gateway.routes import ROUTE_NAMES, Route, RouteTable, build_routes
 from gateway.sse import KeepAlive
 from gateway.status import StatusHandlers
 from smg.observation import Observation
-from smg.pipelines.admission import Admission
+from smg.pipelines.admission import Admission, RateLimit
 from smg.pipelines.catalog import ModelCatalog
 from smg.pipelines.chat import ChatPipeline
 from smg.pipelines.completion import CompletionPipeline
@@ -40,6 +40,7 @@ from smg.services.server import GrpcParts, GrpcServer
 from smg.telemetry.exporter import exposition
 from smg.types.callers import CallerDirectory
 from smg.workers.options import WorkerOptions
+from smg.workers.overload import OverloadLimits
 from smg.workers.registry import WorkerRegistry
 from smg.workers.tokenizers import TokenizerStore
 
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
         AdmissionSettings,
         CallerSettings,
         ModelSettings,
+        OverloadSettings,
         RetrySettings,
         RouterSettings,
         WorkerSettings,
@@ -86,7 +88,10 @@ class Router:
     def __init__(self, settings: RouterSettings) -> None:
         self._settings = settings
         self.is_draining = False
-        self.registry = WorkerRegistry(worker_options(settings.workers))
+        self.registry = WorkerRegistry(
+            worker_options(settings.workers, settings.overload.load_monitor_interval),
+            overload=overload_limits(settings.overload),
+        )
         for url in settings.workers.worker_urls:
             self.registry.add(url)
         self._callers = callers(settings.callers)
@@ -115,8 +120,11 @@ class Router:
             max_stall_s=listener.slow_reader_secs,
             id_headers=tuple(name.encode() for name in settings.telemetry.request_id_headers),
             access_log=settings.telemetry.access_log,
+            key_headers=tuple(name.encode() for name in settings.routing.routing_key_headers),
         )
-        self.app = GatewayApp(RouteTable(routes), self._callers, self._keep_alive, limits, self._metrics)
+        self.app = GatewayApp(
+            RouteTable(routes), self._callers, self._keep_alive, limits, self._metrics, self.admission
+        )
 
     def _build(self, status: StatusHandlers) -> list[Route]:
         """The pipelines and the route table; the metrics need the table's names, the handlers need the metrics."""
@@ -137,9 +145,10 @@ class Router:
             retry_options(settings.retries),
             settings.listener.request_timeout_secs,
             self._metrics.retried,
+            pins_by_rid=settings.routing.routing_key_override,
         )
-        self._chat = ChatPipeline(self.catalog, self.admission, engine_call)
-        self._completion = CompletionPipeline(self.catalog, self.admission, engine_call)
+        self._chat = ChatPipeline(self.catalog, engine_call)
+        self._completion = CompletionPipeline(self.catalog, engine_call)
         handlers = OpenAIHandlers(
             self._chat,
             self._completion,
@@ -226,6 +235,8 @@ class Router:
             observer=self._metrics,
             id_keys=self._settings.telemetry.request_id_headers,
             access_log=self._settings.telemetry.access_log,
+            admission=self.admission,
+            routing_keys=self._settings.routing.routing_key_headers,
             others={EDGE_SERVICE: HttpEdgeService(self.app).add_to},
         )
 
@@ -262,15 +273,28 @@ def _stop_on_signals(stop: asyncio.Event) -> None:
         loop.add_signal_handler(number, asked, number)
 
 
-def worker_options(settings: WorkerSettings) -> WorkerOptions:
+def worker_options(settings: WorkerSettings, load_interval_s: float = 10.0) -> WorkerOptions:
     """How workers are connected to and watched."""
     return WorkerOptions(
+        load_interval_s=load_interval_s,
         connect_timeout_s=settings.worker_connect_timeout_secs,
         health_interval_s=settings.health_check_interval_secs,
         health_timeout_s=settings.health_check_timeout_secs,
         health_failures=settings.health_failure_threshold,
         health_successes=settings.health_success_threshold,
         wedge_s=settings.worker_wedge_secs,
+    )
+
+
+def overload_limits(settings: OverloadSettings) -> OverloadLimits:
+    """When a worker gets no more."""
+    if settings.disable_worker_overload_protection:
+        return OverloadLimits()
+    return OverloadLimits(
+        settings.worker_overload_waiting_requests,
+        settings.worker_overload_token_usage,
+        settings.worker_overload_shed,
+        settings.load_monitor_interval,
     )
 
 
@@ -290,7 +314,9 @@ def admission_of(settings: AdmissionSettings) -> Admission:
     limit = settings.max_concurrent_requests
     if limit < 0:
         limit = max(LEAST_REQUESTS, REQUESTS_PER_CORE * (os.cpu_count() or 1))
-    return Admission(limit, settings.queue_size, settings.queue_timeout_secs)
+    per_s = settings.rate_limit_tokens_per_second
+    rate = RateLimit(per_s, limit or per_s) if per_s else None
+    return Admission(limit, settings.queue_size, settings.queue_timeout_secs, rate)
 
 
 def callers(settings: CallerSettings) -> CallerDirectory:

@@ -59,7 +59,7 @@ class OpenAIHandlers:
 
     async def chat(self, request: HttpRequest, reply: Reply) -> None:
         """POST /v1/chat/completions."""
-        meter = reply.meter = self._meters.start("chat", request.context)
+        meter = reply.meter = self._meters.start("chat", request.context, request.arrived_at)
         message = await off_loop_if_long(request, _chat_message)
         meter.parsed()
         headers = self._answer_headers(request, meter, is_whole=not message.stream)
@@ -76,7 +76,7 @@ class OpenAIHandlers:
 
     async def completions(self, request: HttpRequest, reply: Reply) -> None:
         """POST /v1/completions."""
-        meter = reply.meter = self._meters.start("completions", request.context)
+        meter = reply.meter = self._meters.start("completions", request.context, request.arrived_at)
         message = await off_loop_if_long(request, _completion_message)
         meter.parsed()
         headers = self._answer_headers(request, meter, is_whole=not message.stream)
@@ -119,6 +119,8 @@ class OpenAIHandlers:
             result = [(b"x-request-id", request.context.request_id.encode())]
             if worker_url:
                 result.append((b"x-smg-routed-worker-id", worker_url.encode()))
+                if request.context.note is not None:
+                    result.append((b"x-smg-routing-reason", request.context.note.reason.encode()))
             if self._tells_timing:
                 result.append((b"server-timing", meter.server_timing(is_whole=is_whole)))
             return result

@@ -120,6 +120,7 @@ class EchoEngine(Engine):
             waiting=len(self._waiting),
             waiting_uncached_tokens=self._waiting_uncached,
             kv_used_tokens=self._cache.used_tokens + self._held_tokens,
+            kv_evictable_tokens=self._cache.used_tokens,
             kv_capacity_tokens=self._cache.capacity_tokens,
             tokens_per_second=self._meter.rate(self._loop.time()),
             steps=self._steps,

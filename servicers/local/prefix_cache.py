@@ -68,6 +68,11 @@ class PrefixCache:
         with self._lock:
             return int(self._lengths.sum())
 
+    def evictable_tokens(self) -> int:
+        """Tokens that free slots keep. Any thread."""
+        with self._lock:
+            return int(self._lengths[self._is_free].sum())
+
     def flush(self) -> int:
         """Forget the tokens of every free slot. Returns how many there were. Any thread."""
         with self._lock:

@@ -5,6 +5,7 @@ from __future__ import annotations
 # Nothing would change if they were obeyed: they are taken, with a note.
 ALREADY_SO = {
     "--disable-circuit-breaker": "there is no circuit breaker",
+    "--worker-overload-protection": "it is on unless switched off",
 }
 
 _NAMES = """
@@ -14,7 +15,7 @@ _NAMES = """
     cb-timeout-duration-secs cb-window-duration-secs client-cert-path client-key-path
     control-plane-api-keys control-plane-audit-enabled cors-allowed-origins decode decode-policy
     decode-selector disable-health-check disable-load-monitoring disable-tokenizer-autoload
-    disable-worker-overload-protection discovery-check-interval-secs discovery-file discovery-provider
+    discovery-check-interval-secs discovery-file discovery-provider
     dp-aware dp-minimum-tokens-scheduler enable-igw enable-mesh enable-rl enable-wasm
     encode encode-policy encode-selector epd-disaggregation
     header-read-timeout-secs health-check-endpoint health-check-port history-backend
@@ -22,7 +23,7 @@ _NAMES = """
     jemalloc-prof-dir job-queue-capacity job-queue-concurrency jwt-audience jwt-issuer jwt-jwks-uri
     jwt-role-mapping kv-connector-annotation kv-engine-id-annotation kv-index
     least-load-default-throughput least-load-kv-pressure-weight least-load-max-waiting-requests
-    least-load-mean-prefill-tokens load-monitor-interval log-dir log-mm-timing max-background-responses
+    least-load-mean-prefill-tokens log-dir log-mm-timing max-background-responses
     max-buffered-request-bytes mcp-config-path mesh-advertise-host mesh-host
     mesh-peer-urls mesh-port mesh-server-name mesh-tls-ca-cert mesh-tls-cert mesh-tls-key
     mm-allow-private-media-hosts mm-allowed-media-domains mm-per-request-image-limit mm-pixel-cache-mb
@@ -36,10 +37,10 @@ _NAMES = """
     prefill-queue-timeout-secs prefill-selector
     priority-scheduler-config
     priority-scheduler-default-max-class priority-scheduler-enabled
-    priority-scheduler-tenant-metric-top-n rate-limit-tokens-per-second
+    priority-scheduler-tenant-metric-top-n
     rdma-listen-ip rdma-slot-ttl-s  redis-op-timeout-secs redis-pool-max
     redis-retention-days redis-url remove-unhealthy-workers rl-control-timeout-secs
-    rl-fanout-concurrency router-selector routing-key-headers schema-config
+    rl-fanout-concurrency router-selector schema-config
     selection-accounting-ttl-ms selection-policy selection-temperature selector service-discovery
     service-discovery-namespace service-discovery-port spill-abs-threshold spill-rel-threshold
     sticky-key-idle-secs sticky-sessions storage-context-headers storage-hook-wasm-path
@@ -47,8 +48,8 @@ _NAMES = """
     tls-cert-path tls-key-path tokenizer-cache-enable-l0 tokenizer-cache-enable-l1
     tokenizer-cache-l0-max-entries tokenizer-cache-l0-max-memory tokenizer-cache-l1-max-memory
     trust-tenant-header upstream-http2 upstream-pool-idle-timeout-secs
-    worker-auto-recovery worker-overload-protection worker-overload-shed worker-overload-token-usage
-    worker-overload-waiting-requests worker-stale-secs worker-stall-secs worker-startup-check-interval
+    worker-auto-recovery
+    worker-stale-secs worker-stall-secs worker-startup-check-interval
     worker-startup-delay worker-warmup-blocks worker-warmup-divert-every worker-warmup-secs
     worker-warmup-share worker-warmup-thin-ratio zmq-engine-count
 """

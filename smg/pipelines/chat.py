@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from smg.pipelines.admission import Admission
     from smg.pipelines.catalog import ModelCatalog, ServedModel
     from smg.pipelines.chat_prompt import ChatPrompt
     from smg.pipelines.engine_call import EngineCall
@@ -40,9 +39,8 @@ ANY_JSON_OBJECT = '{"type":"object"}'
 class ChatPipeline:
     """Answers chat requests."""
 
-    def __init__(self, catalog: ModelCatalog, admission: Admission, engine_call: EngineCall) -> None:
+    def __init__(self, catalog: ModelCatalog, engine_call: EngineCall) -> None:
         self._catalog = catalog
-        self._admission = admission
         self._engine_call = engine_call
 
     async def run(
@@ -57,33 +55,32 @@ class ChatPipeline:
         Raises:
             SmgError: the request is refused or failed before the first event; nothing went to the sink.
         """
-        async with self._admission.permit():
-            meter.admitted()
-            # Reading the JSON texts of a long request takes long.
-            is_long = request.ByteSize() > INLINE_BYTES
-            if is_long:
-                await in_thread(validate_chat, request)
-            else:
-                validate_chat(request)
-            _refuse_other_outputs(request)
-            model = await self._catalog.resolve(request.model)
-            prompted = await chat_prompt(model, request)
-            prompt = prompted.prompt
-            check_context(model.card, prompt.tokens)
-            answer = Answer(context.answer_id(request.rid), meter.created, request.model, sink)
-            if is_long:
-                plan = await in_thread(_plan, model, request, meter.traceparent, prompted)
-            else:
-                plan = _plan(model, request, meter.traceparent, prompted)
-            work = Work(
-                meter.route,
-                model.id,
-                prompt.ids,
-                lambda: plan.attempt((prompt,), answer),
-                plan.constraint_kind,
-            )
-            with meter.measure(model.id, answer):
-                await self._engine_call.run(work, answer, context)
+        # Reading the JSON texts of a long request takes long.
+        is_long = request.ByteSize() > INLINE_BYTES
+        if is_long:
+            await in_thread(validate_chat, request)
+        else:
+            validate_chat(request)
+        _refuse_other_outputs(request)
+        model = await self._catalog.resolve(request.model)
+        prompted = await chat_prompt(model, request)
+        prompt = prompted.prompt
+        check_context(model.card, prompt.tokens)
+        answer = Answer(context.answer_id(request.rid), meter.created, request.model, sink)
+        if is_long:
+            plan = await in_thread(_plan, model, request, meter.traceparent, prompted)
+        else:
+            plan = _plan(model, request, meter.traceparent, prompted)
+        work = Work(
+            meter.route,
+            model.id,
+            prompt.ids,
+            lambda: plan.attempt((prompt,), answer),
+            plan.constraint_kind,
+            request.rid,
+        )
+        with meter.measure(model.id, answer):
+            await self._engine_call.run(work, answer, context)
 
 
 def _refuse_other_outputs(request: chat_pb2.ChatRequest) -> None:

@@ -8,6 +8,7 @@ left to go on. What an engine refused (a 4xx) is never tried again.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,14 +18,18 @@ from smg.pipelines.answer import Answer
 from smg.pipelines.plan import Group
 from smg.pipelines.turns import Turns
 from smg.policies.base import RouteRequest
+from smg.policies.hints import lineage_key, parse_routing_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from smg.policies.base import Policy
+    from smg.policies.base import Pick, Policy
     from smg.types.context import RequestContext
     from smg.workers.base import Worker
     from smg.workers.registry import WorkerRegistry
+
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,7 @@ class Work(NamedTuple):
         prompt_ids: the prompt that decides the placement.
         build: makes the messages and the listeners of one attempt, in step; fresh ones each time.
         constraint: kind of the form that the output must have; empty for none.
+        rid: the request's own name for itself; empty for none.
     """
 
     route: str
@@ -67,6 +73,7 @@ class Work(NamedTuple):
     prompt_ids: bytes
     build: Callable[[], list[Group]]
     constraint: str = ""
+    rid: str = ""
 
 
 def _submit(worker: Worker, group: Group) -> None:
@@ -101,8 +108,20 @@ class EngineCall:
         retries: RetryOptions,
         timeout_s: float,
         on_retry: Callable[[str], None],
+        *,
+        pins_by_rid: bool = False,
     ) -> None:
-        """Args: timeout_s bounds one request, retries included; on_retry is told of every further attempt."""
+        """Prepare.
+
+        Args:
+            registry: the workers.
+            policy: picks one.
+            retries: how often and how fast.
+            timeout_s: bounds one request, retries included.
+            on_retry: told of every further attempt.
+            pins_by_rid: a request's `rid` is its routing key, before those in headers.
+        """
+        self._pins_by_rid = pins_by_rid
         self._registry = registry
         self._policy = policy
         self._retries = retries
@@ -132,15 +151,17 @@ class EngineCall:
         route = RouteRequest(
             work.model,
             work.prompt_ids,
-            context.routing_key,
+            (self._pins_by_rid and lineage_key(work.rid)) or context.routing_key,
             context.target_worker,
+            # Where the prompt's own ids are known, as they are for workers on gRPC, a hint could only be worse.
+            b"" if work.prompt_ids else parse_routing_tokens(context.routing_tokens),
             caller=context.caller.tenant,
         )
         unfit = self._unfit(work)
         excluded = unfit
         groups: list[Group] = []
         for attempt in range(1, self._retries.max_attempts + 1):
-            worker = self._place(work.model, route, excluded, unfit)
+            worker = self._place(work.model, route, excluded, unfit, self._explanation(context, attempt))
             groups = _resumed(groups) if answer.is_open else work.build()
             answer.start(worker, [choice for group in groups for choice in group.choices])
             try:
@@ -160,15 +181,39 @@ class EngineCall:
             await asyncio.sleep(self._retries.pause_s(attempt))
 
     def _place(
-        self, model: str, route: RouteRequest, excluded: frozenset[str], unfit: frozenset[str]
+        self,
+        model: str,
+        route: RouteRequest,
+        excluded: frozenset[str],
+        unfit: frozenset[str],
+        on_pick: Callable[[Pick], None] | None,
     ) -> Worker:
         try:
-            return self._registry.place(model, self._policy, route, excluded)
+            return self._registry.place(model, self._policy, route, excluded, on_pick)
         except WorkerUnavailable:
             if excluded == unfit:
                 raise
         # Every other worker has failed as well: the first one may be back.
-        return self._registry.place(model, self._policy, route, unfit)
+        return self._registry.place(model, self._policy, route, unfit, on_pick)
+
+    def _explanation(self, context: RequestContext, attempt: int) -> Callable[[Pick], None] | None:
+        """Who is told why a worker is picked: the caller that asked, and the log while it takes such detail."""
+        note = context.note
+        if note is None and not logger.isEnabledFor(logging.DEBUG):
+            return None
+
+        def tell(pick: Pick) -> None:
+            if note is not None:
+                note.worker_url, note.reason = pick.worker.url, pick.reason
+            fields = {
+                "request_id": context.request_id,
+                "worker": pick.worker.url,
+                "reason": pick.reason,
+                "attempt": attempt,
+            }
+            logger.log(logging.DEBUG if note is None else logging.INFO, "placed", extra=fields)
+
+        return tell
 
     def _unfit(self, work: Work) -> frozenset[str]:
         """Workers that would not hold the output to its form.

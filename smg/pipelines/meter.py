@@ -34,9 +34,15 @@ class Meters:
         self._metrics = metrics
         self._tracing = tracing
 
-    def start(self, route: str, context: RequestContext) -> RequestMeter:
-        """A meter for a request that has just arrived on a route of the table."""
-        meter = RequestMeter(self._metrics, route, context)
+    def start(self, route: str, context: RequestContext, arrived_at: float = 0.0) -> RequestMeter:
+        """A meter for a request that has its place among the running ones.
+
+        Args:
+            route: name of the route in the table.
+            context: the request's.
+            arrived_at: when it was here as a whole, by time.monotonic; 0 for now.
+        """
+        meter = RequestMeter(self._metrics, route, context, arrived_at)
         if self._tracing is not None:
             meter.trace = trace = self._tracing.begin(context.traceparent, context.tracestate)
             meter.traceparent = trace.outgoing
@@ -53,8 +59,8 @@ class RequestMeter:
         created: unix time of its arrival, in whole seconds; what answers carry as `created`.
         route: name of the route that it arrived on.
         arrived_at: when it was there as a whole.
-        parsed_at: when its message was made.
         admitted_at: when it had its place among the running requests.
+        parsed_at: when its message was made.
         prompted_at: when its prompt was made and it went to an engine.
         ended_at: when its answer had ended.
         model: id of its model; empty until that is known.
@@ -63,17 +69,20 @@ class RequestMeter:
     """
 
     __slots__ = (
-        "created", "route", "arrived_at", "parsed_at", "admitted_at", "prompted_at", "ended_at", "model",
+        "created", "route", "arrived_at", "admitted_at", "parsed_at", "prompted_at", "ended_at", "model",
         "traceparent", "trace", "_context", "_metrics", "_series", "_answer",
     )  # fmt: skip
 
-    def __init__(self, metrics: RouterMetrics, route: str, context: RequestContext) -> None:
+    def __init__(
+        self, metrics: RouterMetrics, route: str, context: RequestContext, arrived_at: float
+    ) -> None:
         self.created = int(time.time())  # noqa: TID251 - the one wall clock that clients see
         self.route = route
         self._context = context
         self._metrics = metrics
-        self.arrived_at = self.parsed_at = monotonic()
-        self.admitted_at = self.prompted_at = self.ended_at = 0.0
+        self.admitted_at = self.parsed_at = monotonic()
+        self.arrived_at = arrived_at or self.admitted_at
+        self.prompted_at = self.ended_at = 0.0
         self.model = ""
         self.traceparent = context.traceparent
         self.trace: RequestTrace | None = None
@@ -83,10 +92,6 @@ class RequestMeter:
     def parsed(self) -> None:
         """The message is made."""
         self.parsed_at = monotonic()
-
-    def admitted(self) -> None:
-        """It has its place."""
-        self.admitted_at = monotonic()
 
     def measure(self, model: str, answer: Answer) -> Self:
         """Measure the answer of a request whose model is known, while the `with` body runs."""
@@ -114,8 +119,8 @@ class RequestMeter:
             usage.prompt_tokens,
             usage.completion_tokens,
             usage.cached_tokens,
-            self.admitted_at - self.parsed_at,
-            self.prompted_at - self.admitted_at,
+            self.admitted_at - arrived_at,
+            self.prompted_at - self.parsed_at,
             answer.worker_urls,
             answer.failovers,
         )
@@ -132,7 +137,7 @@ class RequestMeter:
         Args:
             is_whole: the answer is complete; else its first event is here, or not even that.
         """
-        times = (self.arrived_at, self.parsed_at, self.admitted_at, self.prompted_at)
+        times = (self.arrived_at, self.admitted_at, self.parsed_at, self.prompted_at)
         opened_at = self.opened_at
         if not opened_at:
             return timing_of_stream(*times)
@@ -160,8 +165,8 @@ class RequestMeter:
                 answer.usage.prompt_tokens if answer is not None else 0,
                 answer.usage.completion_tokens if answer is not None else 0,
                 at(self.arrived_at),
-                at(self.parsed_at),
                 at(self.admitted_at),
+                at(self.parsed_at),
                 at(self.prompted_at),
                 at(self.opened_at),
                 at(self.ended_at),
@@ -184,7 +189,7 @@ class RequestMeter:
         fields["prompt_tokens"] = usage.prompt_tokens
         fields["cached_tokens"] = usage.cached_tokens
         fields["completion_tokens"] = usage.completion_tokens
-        fields["queue_ms"] = round((self.admitted_at - self.parsed_at) * 1e3, 1)
+        fields["queue_ms"] = round((self.admitted_at - self.arrived_at) * 1e3, 1)
         if answer.is_open:
             fields["first_token_ms"] = round((answer.opened_at - self.arrived_at) * 1e3, 1)
         return fields

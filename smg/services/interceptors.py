@@ -16,7 +16,16 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from smg.errors import CANCELLED, HTTP_STATUS, InternalError, MalformedRequest, SmgError
-from smg.services.call import CONTEXT, METER, REQUEST_ID, metadata_map, request_context
+from smg.services.call import (
+    ARRIVED_AT,
+    CONTEXT,
+    METER,
+    REQUEST_ID,
+    ROUTED_WORKER,
+    ROUTING_REASON,
+    metadata_map,
+    request_context,
+)
 from smg.services.methods import METHODS
 from smg.services.rpc import ServerInterceptor, unparsed, unread
 from smg.services.status import error_status, status_code
@@ -26,9 +35,11 @@ from smg.telemetry.access import log_grpc
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
+    from smg.pipelines.admission import Admission
     from smg.services.methods import Method
     from smg.services.rpc import Context, Continuation, Handler
     from smg.types.callers import CallerDirectory
+    from smg.types.context import PlacementNote
 
 logger = logging.getLogger(__name__)
 
@@ -68,8 +79,20 @@ class Uncounted:
 class CallInterceptor(ServerInterceptor):
     """Gives a call its ids and its caller."""
 
-    def __init__(self, callers: CallerDirectory, id_keys: Sequence[str]) -> None:
-        """Args: id_keys: metadata keys that may carry a request id, in lower case; the first usable one wins."""
+    def __init__(
+        self,
+        callers: CallerDirectory,
+        id_keys: Sequence[str],
+        routing_keys: Sequence[str] = ("x-smg-routing-key",),
+    ) -> None:
+        """Prepare.
+
+        Args:
+            callers: knows the keys.
+            id_keys: metadata keys that may carry a request id, in lower case; the first usable one wins.
+            routing_keys: metadata keys that may carry a routing key, likewise.
+        """
+        self._routing_keys = routing_keys
         self._callers = callers
         self._id_keys = id_keys
 
@@ -87,7 +110,7 @@ class CallInterceptor(ServerInterceptor):
         return await continuation(handler_call_details)
 
     def _set_context(self, method: Method, metadata: dict[str, str]) -> None:
-        context = request_context(metadata, self._id_keys, method.id_prefix)
+        context = request_context(metadata, self._id_keys, method.id_prefix, self._routing_keys)
         # The refusal of a caller carries the request id, too.
         CONTEXT.set(context)
         authorization = metadata.get("authorization", "")
@@ -100,9 +123,18 @@ class CallInterceptor(ServerInterceptor):
 class StatusInterceptor(ServerInterceptor):
     """Turns what a call raises into its status. Stands before CallInterceptor."""
 
-    def __init__(self, observer: Observer, *, access_log: bool = False) -> None:
-        """Args: access_log: log a line per call."""
+    def __init__(
+        self, observer: Observer, admission: Admission | None = None, *, access_log: bool = False
+    ) -> None:
+        """Prepare.
+
+        Args:
+            observer: counts calls.
+            admission: who may run and who waits; everybody runs when None.
+            access_log: log a line per call.
+        """
         self._observer = observer
+        self._admission = admission
         self._access_log = access_log
 
     async def intercept_service(
@@ -112,7 +144,13 @@ class StatusInterceptor(ServerInterceptor):
         method = METHODS.get(handler_call_details.method)
         if method is None:
             return await continuation(handler_call_details)
-        call = _Call(handler_call_details.method, method.route, self._observer, access_log=self._access_log)
+        call = _Call(
+            handler_call_details.method,
+            method.route,
+            self._observer,
+            self._admission if method.is_admitted else None,
+            access_log=self._access_log,
+        )
         try:
             handler = await continuation(handler_call_details)
         except SmgError as error:
@@ -125,10 +163,13 @@ class StatusInterceptor(ServerInterceptor):
 class _Call:
     """One call, from its first to its last byte."""
 
-    def __init__(self, method: str, route: str, observer: Observer, *, access_log: bool) -> None:
+    def __init__(
+        self, method: str, route: str, observer: Observer, admission: Admission | None, *, access_log: bool
+    ) -> None:
         self._method = method
         self._route = route
         self._observer = observer
+        self._admission = admission
         self._access_log = access_log
         self._started_at = monotonic() if access_log else 0.0
 
@@ -139,9 +180,16 @@ class _Call:
 
         async def answer(data: bytes, context: Context) -> Any:
             code = CANCELLED
+            ARRIVED_AT.set(monotonic())
             try:
                 await context.send_initial_metadata(((REQUEST_ID, CONTEXT.get().request_id),))
-                result = await _guarded(behavior, _parsed(data, parse), context)
+                if self._admission is None:
+                    result = await _guarded(behavior, _parsed(data, parse), context)
+                else:
+                    async with self._admission.permit():
+                        result = await _guarded(behavior, _parsed(data, parse), context)
+                if (note := CONTEXT.get().note) is not None:
+                    context.set_trailing_metadata(_placement(note))
                 code = grpc.StatusCode.OK.value[0]
             except grpc.aio.BaseError:
                 # gRPC's own: the client has gone, or the server stops. There is nobody to tell.
@@ -190,6 +238,11 @@ class _Call:
                 context.caller.tenant,
                 meter.log_fields() if meter is not None else {},
             )
+
+
+def _placement(note: PlacementNote) -> tuple[tuple[str, str], ...]:
+    """What a caller that asked is told of where its request went."""
+    return ((ROUTED_WORKER, note.worker_url), (ROUTING_REASON, note.reason))
 
 
 async def _guarded(behavior: Any, request: Any, context: Context) -> Any:

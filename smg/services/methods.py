@@ -31,15 +31,17 @@ class Method:
         route: short name for metrics.
         access: who may call: "open" to anybody, "serving" with any configured key, "admin" with the gateway's own.
         id_prefix: prefix of request ids that the gateway makes.
+        is_admitted: takes a place among the requests that may run at a time, and may have to wait for it.
     """
 
     route: str
     access: Access
     id_prefix: str = "req"
+    is_admitted: bool = False
 
 
-_CHAT = Method(CHAT_ROUTE, "serving", "chatcmpl")
-_COMPLETIONS = Method(COMPLETIONS_ROUTE, "serving", "cmpl")
+_CHAT = Method(CHAT_ROUTE, "serving", "chatcmpl", is_admitted=True)
+_COMPLETIONS = Method(COMPLETIONS_ROUTE, "serving", "cmpl", is_admitted=True)
 _ADMIN = Method(ADMIN_ROUTE, "admin")
 
 METHODS: Mapping[str, Method] = MappingProxyType(

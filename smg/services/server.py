@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     import grpc.aio
 
+    from smg.pipelines.admission import Admission
     from smg.pipelines.catalog import ModelCatalog
     from smg.pipelines.chat import ChatPipeline
     from smg.pipelines.completion import CompletionPipeline
@@ -66,6 +67,8 @@ class GrpcParts:
         id_keys: metadata keys that may carry a request id, in lower case; the first usable one wins.
         access_log: log a line per call.
         others: services of other packages on the same port, by name: what registers each.
+        admission: who may run and who waits, over HTTP as well; everybody runs when None.
+        routing_keys: metadata keys that may carry a routing key, in lower case; the first usable one wins.
     """
 
     chat: ChatPipeline
@@ -79,6 +82,8 @@ class GrpcParts:
     id_keys: tuple[str, ...] = (REQUEST_ID,)
     access_log: bool = False
     others: Mapping[str, Callable[[grpc.aio.Server], None]] = field(default_factory=lambda: _NO_OTHERS)
+    admission: Admission | None = None
+    routing_keys: tuple[str, ...] = ("x-smg-routing-key",)
 
 
 class GrpcServer:
@@ -125,8 +130,8 @@ def build_grpc_server(parts: GrpcParts, health: HealthService) -> grpc.aio.Serve
     """A server with all services, on no port yet."""
     listener = parts.listener
     interceptors = (
-        StatusInterceptor(parts.observer, access_log=parts.access_log),
-        CallInterceptor(parts.callers, tuple(key.lower() for key in parts.id_keys)),
+        StatusInterceptor(parts.observer, parts.admission, access_log=parts.access_log),
+        CallInterceptor(parts.callers, tuple(key.lower() for key in parts.id_keys), parts.routing_keys),
     )
     server = new_server(interceptors, _options(listener))
     limits = StreamLimits(listener.slow_reader_bytes, listener.slow_reader_secs)

@@ -9,6 +9,7 @@ from smg.settings.faults import Fault, SettingsError
 from smg.settings.fields import Section, TenantKey
 from smg.settings.load import Loaded, environment, load
 from smg.settings.options import Option, options_of
+from smg.settings.overload import OverloadSettings
 from smg.settings.sections import (
     AdmissionSettings,
     CallerSettings,
@@ -33,6 +34,7 @@ __all__ = [
     "WorkerSettings",
     "RoutingSettings",
     "AdmissionSettings",
+    "OverloadSettings",
     "RetrySettings",
     "CallerSettings",
     "TelemetrySettings",

@@ -13,12 +13,14 @@ from pydantic import Field, SecretStr, model_validator
 
 from smg.settings.fields import (
     HIGHEST_PORT,
+    HeaderName,
     Pairs,
     Section,
     TenantKey,
     WorkerUrls,
     setting,
 )
+from smg.settings.overload import OverloadSettings
 from smg.settings.telemetry import TelemetrySettings
 
 _MIB = 1024 * 1024
@@ -141,13 +143,17 @@ class RoutingSettings(Section):
         0.3, "cache_aware: least share of a prompt whose being cached counts.", ge=0, le=1
     )
     balance_abs_threshold: int = setting(
-        16,
-        "cache_aware: requests that a worker with the whole prompt cached may have more than others."
+        24,
+        "cache_aware: requests that a worker with the whole prompt cached may have more than others; at most"
+        " half of those that it runs at a time."
         " bucket: tokens or characters by which workers may differ.",
         ge=1,
     )
     balance_rel_threshold: float = setting(
-        1.5, "cache_aware, bucket: the same as a multiple of the others'. The larger one counts.", ge=1
+        1.5,
+        "cache_aware: the same as a multiple of the mean. The larger one counts."
+        " bucket: the difference as a multiple.",
+        ge=1,
     )
     block_size: int = setting(
         64, "cache_aware: tokens to which the start of a prompt is compared.", metavar="TOKENS", ge=1, le=4096
@@ -183,7 +189,15 @@ class RoutingSettings(Section):
         120.0, "Seconds between looks for routing keys that were unused too long.", gt=0
     )
     routing_key_override: bool = setting(
-        False, "Whatever the policy: requests with the same routing key go to the same worker."
+        False,
+        "Whatever the policy: requests of the same conversation go to the same worker. It is told from the"
+        " request's `rid`, else from its routing key.",
+    )
+    routing_key_headers: tuple[HeaderName, ...] = setting(
+        ("x-smg-routing-key",),
+        "Headers that may carry the routing key, first match wins.",
+        metavar="HEADER",
+        min_length=1,
     )
     bucket_adjust_interval_secs: float = setting(
         5.0, "bucket: seconds between adjustments of the lengths that go to each worker.", gt=0
@@ -198,6 +212,12 @@ class AdmissionSettings(Section):
     )
     queue_size: int = setting(100, "Requests that may wait for their turn. 0: none, they get 429.", ge=0)
     queue_timeout_secs: float = setting(60.0, "Longest wait in the queue, in seconds.", gt=0)
+    rate_limit_tokens_per_second: int = setting(
+        0,
+        "Requests that may begin per second, after a burst of --max-concurrent-requests; the rest waits in the"
+        " queue. 0: no limit.",
+        ge=0,
+    )
 
 
 class RetrySettings(Section):
@@ -239,6 +259,7 @@ class RouterSettings(Section):
     workers: WorkerSettings = Field(default_factory=WorkerSettings)
     routing: RoutingSettings = Field(default_factory=RoutingSettings)
     admission: AdmissionSettings = Field(default_factory=AdmissionSettings)
+    overload: OverloadSettings = Field(default_factory=OverloadSettings)
     retries: RetrySettings = Field(default_factory=RetrySettings)
     callers: CallerSettings = Field(default_factory=CallerSettings)
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)

@@ -45,7 +45,7 @@ class RequestResult(NamedTuple):
         completion_tokens: tokens of the output.
         cached_tokens: tokens of the prompt that an engine's cache covered.
         queue_s: wait for a place among the running requests.
-        tokenize_s: from the place to the prompt as token ids.
+        tokenize_s: from the message to the prompt as token ids.
         workers: addresses of the workers that it was given to, one an attempt.
         failovers: attempts that went on after the first token.
     """
@@ -234,7 +234,7 @@ _COUNTS = {
 _TIMINGS = {
     "request_duration": "From a request's arrival to its end.",
     "queue_wait": "Wait of a request for a place among those that run.",
-    "tokenize": "From a request's place to its prompt as token ids: checks, template, tokenizer.",
+    "tokenize": "From a request's message to its prompt as token ids: checks, template, tokenizer.",
     "time_to_first_token": "From a request's arrival to its first output token.",
     "inter_token": "Mean time between the output tokens of a request.",
 }

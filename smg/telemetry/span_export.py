@@ -114,11 +114,10 @@ class SpanMaker:
         return made
 
     def _phases(self, request: TracedRequest, above: Context) -> None:
-        if request.admitted_at:
-            self._phase("queue", above, request.parsed_at, request.admitted_at, _child_id(request, 1))
+        self._phase("queue", above, request.arrived_at, request.admitted_at, _child_id(request, 1))
         if not request.prompted_at:
             return
-        self._phase("tokenize", above, request.admitted_at, request.prompted_at, _child_id(request, 2))
+        self._phase("tokenize", above, request.parsed_at, request.prompted_at, _child_id(request, 2))
         self._ids.span_ids.append(request.engine_span_id)
         engine = self._tracer.start_span(
             "engine",

@@ -38,8 +38,8 @@ class TracedRequest(NamedTuple):
         prompt_tokens: counted by the engine.
         completion_tokens: counted here.
         arrived_at: when it was there.
-        parsed_at: when its message was made.
         admitted_at: when it had its place.
+        parsed_at: when its message was made.
         prompted_at: when it went to an engine.
         opened_at: when its first token came.
         answered_at: when the engine's part was over.
@@ -60,8 +60,8 @@ class TracedRequest(NamedTuple):
     prompt_tokens: int
     completion_tokens: int
     arrived_at: float
-    parsed_at: float
     admitted_at: float
+    parsed_at: float
     prompted_at: float
     opened_at: float
     answered_at: float

@@ -50,6 +50,20 @@ def new_call_id() -> str:
     return f"call_{_ids.getrandbits(96):024x}"
 
 
+class PlacementNote:
+    """Takes down where a request went, for a caller that asked; the last attempt counts.
+
+    Attributes:
+        worker_url: the worker.
+        reason: why it was picked, in one line without text of the caller's.
+    """
+
+    __slots__ = ("worker_url", "reason")
+
+    def __init__(self) -> None:
+        self.worker_url = self.reason = ""
+
+
 class RequestContext(NamedTuple):
     """What travels with a request beside its message.
 
@@ -62,6 +76,8 @@ class RequestContext(NamedTuple):
         tracestate: what vendors add to it, as received.
         routing_key: key for sticky placement; empty when there is none.
         target_worker: index of the worker that the caller insists on; None where it does not.
+        routing_tokens: the prompt's first token ids as the caller wrote them (policies/hints.py); empty for none.
+        note: where to tell why the worker was picked; None when nobody asked.
     """
 
     request_id: str
@@ -71,6 +87,8 @@ class RequestContext(NamedTuple):
     traceparent: str = ""
     routing_key: str = ""
     target_worker: int | None = None
+    routing_tokens: bytes | str = ""
+    note: PlacementNote | None = None
     tracestate: str = ""
 
     def answer_id(self, rid: str = "") -> str:

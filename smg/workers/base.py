@@ -115,6 +115,11 @@ class Worker(abc.ABC):
         """Its load as last heard; all zero when it tells none."""
 
     @property
+    def backlog_tokens(self) -> float:
+        """Prompt tokens that wait to be computed, as far as it is known of this moment; 0 where it is not."""
+        return 0.0
+
+    @property
     @abc.abstractmethod
     def inflight_requests(self) -> int:
         """Sequences submitted here that have not ended."""

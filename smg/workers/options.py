@@ -24,7 +24,8 @@ class WorkerOptions:
         read_pause_s: time to let reads gather on a connection with many calls (SGLang's protocol); 0 reads at once.
         score_parallel: most prompts of one score request that are computed at a time (SGLang's protocol).
         job_timeout_s: longest time one prompt of a score, or one embedding, may take (SGLang's protocol).
-        health_interval_s: pause between health checks, and between polls of the load where it is not pushed.
+        health_interval_s: pause between health checks.
+        load_interval_s: pause between polls of the load where it is not pushed.
         health_timeout_s: longest wait for the answer to a health check.
         health_failures: failed checks in a row after which a worker takes no new work.
         health_successes: good checks in a row after which an unhealthy worker is used again.
@@ -46,6 +47,7 @@ class WorkerOptions:
     score_parallel: int = 32
     job_timeout_s: float = 600.0
     health_interval_s: float = 10.0
+    load_interval_s: float = 10.0
     health_timeout_s: float = 5.0
     health_failures: int = 3
     health_successes: int = 2

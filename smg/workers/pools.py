@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from smg.types.worker import WorkerSnapshot
+    from smg.workers.overload import OverloadLimits
     from smg.workers.registered import RegisteredWorker
     from smg_proto.engine.v1 import card_pb2
 
@@ -20,6 +21,16 @@ class _Pool:
         self.positions: dict[RegisteredWorker, int] = {}
         self.pictures: list[WorkerSnapshot] = []
         self.frozen: tuple[WorkerSnapshot, ...] | None = None
+        self.over: set[int] = set()
+        self.below: tuple[WorkerSnapshot, ...] | None = None
+
+    def set_over(self, position: int, *, is_over: bool) -> None:
+        """The worker at a position has too much work, or has not."""
+        if is_over:
+            self.over.add(position)
+        else:
+            self.over.discard(position)
+        self.below = None
 
 
 class Pools:
@@ -31,7 +42,8 @@ class Pools:
         has_ready: some worker is ready for some model.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, overload: OverloadLimits) -> None:
+        self._overload = overload
         self.models: Mapping[str, tuple[RegisteredWorker, ...]] = MappingProxyType({})
         self.cards: Mapping[str, card_pb2.ModelCard] = MappingProxyType({})
         self._pools: dict[str, _Pool] = {}
@@ -60,6 +72,7 @@ class Pools:
                     if not pool.pictures:
                         cards[card.id] = card
                     pool.positions[worker] = len(pool.pictures)
+                    pool.set_over(len(pool.pictures), is_over=self._overload.is_over(worker.load))
                     pool.pictures.append(picture)
         self.models = MappingProxyType({model: tuple(entries) for model, entries in serving.items()})
         self.cards = MappingProxyType(cards)
@@ -81,6 +94,21 @@ class Pools:
             pool.frozen = tuple(pool.pictures)
         return pool.frozen
 
+    def placeable(self, model: str) -> tuple[tuple[WorkerSnapshot, ...], bool]:
+        """The ready workers that new work may go to: those that have not too much of it, or all if all have.
+
+        Returns: their pictures, and whether all have too much.
+        """
+        snapshots = self.snapshots(model)
+        pool = self._pools.get(model)
+        if pool is None or not pool.over:
+            return snapshots, False
+        if len(pool.over) == len(snapshots):
+            return snapshots, True
+        if pool.below is None:
+            pool.below = tuple([picture for place, picture in enumerate(snapshots) if place not in pool.over])
+        return pool.below, False
+
     def _refresh(self) -> None:
         """Take new pictures of the workers whose load has changed."""
         for worker in self._stale:
@@ -90,5 +118,6 @@ class Pools:
                 if position is not None:
                     picture = picture or worker.snapshot()
                     pool.pictures[position] = picture
+                    pool.set_over(position, is_over=self._overload.is_over(worker.load))
                     pool.frozen = None
         self._stale.clear()

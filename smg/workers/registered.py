@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # Running sequences at which a worker counts as full that does not tell its own maximum.
 _ASSUMED_MAX_RUNNING = 256
+# Prompt tokens that, while they wait to be computed, weigh as much as one sequence (benchmarks/routing).
+BACKLOG_TOKENS = 256
 
 _NO_LOAD = card_pb2.Load()
 
@@ -105,14 +107,18 @@ class RegisteredWorker:
         description = self.description
         most = description.max_running if description else 0
         # The engine's own numbers are late by a step: what was submitted meanwhile counts as well.
-        busy = max(load.running + load.waiting, inflight)
+        busy: float = max(load.running + load.waiting, inflight)
+        if self.worker is not None:
+            busy += self.worker.backlog_tokens / BACKLOG_TOKENS
+        slots = most or _ASSUMED_MAX_RUNNING
         return WorkerSnapshot(
             id=self.id,
             url=self.url,
             inflight_requests=inflight,
             running=load.running,
             waiting=load.waiting,
-            saturation=busy / (most or _ASSUMED_MAX_RUNNING),
+            saturation=busy / slots,
+            slots=slots,
             labels=self.labels,
             instance_id=description.instance_id if description else "",
         )

@@ -16,6 +16,7 @@ from smg.errors import AlreadyExists, ModelNotFound, NotFound, Unsupported, Work
 from smg.workers.address import parse_url
 from smg.workers.backoff import Backoff
 from smg.workers.base import ProtocolMismatch
+from smg.workers.overload import OverloadLimits
 from smg.workers.pools import Pools
 from smg.workers.probe import ProbeFailed, open_worker
 from smg.workers.registered import RegisteredWorker
@@ -30,25 +31,50 @@ if TYPE_CHECKING:
 
     OpenWorker = Callable[[str, str, WorkerOptions], Awaitable[Worker]]
 
+_NO_LIMITS = OverloadLimits()
+
 _log = logging.getLogger(__name__)
 
 RouteT_contra = TypeVar("RouteT_contra", contravariant=True)
 RouteT = TypeVar("RouteT")
 
 
-class Picker(Protocol[RouteT_contra]):
+class Picked(Protocol):
+    """A pick with its reason, likewise (smg.policies.base.Pick)."""
+
+    @property
+    def worker(self) -> WorkerSnapshot:
+        """The picked one."""
+        ...
+
+
+PickT_co = TypeVar("PickT_co", bound=Picked, covariant=True)
+PickT = TypeVar("PickT", bound=Picked)
+
+
+class Picker(Protocol[RouteT_contra, PickT_co]):
     """A policy, as far as the registry looks at it (smg.policies.base.Policy)."""
 
     def pick(self, snapshots: Sequence[WorkerSnapshot], request: RouteT_contra) -> WorkerSnapshot:
         """Pick one of the snapshots."""
         ...
 
+    def explain(self, snapshots: Sequence[WorkerSnapshot], request: RouteT_contra) -> PickT_co:
+        """Pick one of the snapshots, and tell why."""
+        ...
+
 
 class WorkerRegistry:
     """The workers of this router. `start` connects to them; `close` ends every task."""
 
-    def __init__(self, options: WorkerOptions, *, open_worker: OpenWorker = open_worker) -> None:
-        """Args: open_worker: finds out an address's protocol (smg.workers.probe)."""
+    def __init__(
+        self,
+        options: WorkerOptions,
+        *,
+        open_worker: OpenWorker = open_worker,
+        overload: OverloadLimits = _NO_LIMITS,
+    ) -> None:
+        """Args: open_worker: finds out an address's protocol (smg.workers.probe); overload: when one gets no more."""
         self._options = options
         self._open_worker = open_worker
         self._ids = itertools.count(1)
@@ -56,7 +82,8 @@ class WorkerRegistry:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._is_started = False
-        self._pools = Pools()
+        self._pools = Pools(overload)
+        self._overload = overload
         self._callbacks: list[Callable[[], None]] = []
         self._changed = asyncio.Event()
 
@@ -151,7 +178,12 @@ class WorkerRegistry:
         }
 
     def place(
-        self, model_id: str, policy: Picker[RouteT], route: RouteT, exclude: frozenset[str] = frozenset()
+        self,
+        model_id: str,
+        policy: Picker[RouteT, PickT],
+        route: RouteT,
+        exclude: frozenset[str] = frozenset(),
+        on_pick: Callable[[PickT], None] | None = None,
     ) -> Worker:
         """Let a policy pick a worker.
 
@@ -160,17 +192,30 @@ class WorkerRegistry:
             policy: who picks.
             route: what the policy may know of the request.
             exclude: ids of workers not to use.
+            on_pick: told which worker was picked, and why.
 
         Raises:
             ModelNotFound: no worker serves the model.
-            WorkerUnavailable: workers serve it, and none is ready; or nothing is known of any worker yet.
+            WorkerUnavailable: workers serve it, and none is ready or has room; or nothing is known of any worker yet.
         """
-        snapshots = self._pools.snapshots(model_id)
+        snapshots, are_over = self._pools.placeable(model_id)
+        if are_over and self._overload.sheds:
+            raise WorkerUnavailable(
+                f"every worker of model {model_id!r} has as much work as it may get; try again later",
+                code="worker_overload_protection_shed",
+                retry_after_s=self._overload.retry_after_s,
+            )
         if exclude:
-            snapshots = tuple(snapshot for snapshot in snapshots if snapshot.id not in exclude)
+            snapshots = _without(snapshots, exclude) or _without(self._pools.snapshots(model_id), exclude)
         if not snapshots:
             raise self._nobody(model_id)
-        worker = self._workers[policy.pick(snapshots, route).id].worker
+        if on_pick is None:
+            picture = policy.pick(snapshots, route)
+        else:
+            pick = policy.explain(snapshots, route)
+            on_pick(pick)
+            picture = pick.worker
+        worker = self._workers[picture.id].worker
         if worker is None:
             raise self._nobody(model_id)
         return worker
@@ -257,3 +302,7 @@ class WorkerRegistry:
         self._changed.set()
         for callback in tuple(self._callbacks):
             callback()
+
+
+def _without(snapshots: Sequence[WorkerSnapshot], exclude: frozenset[str]) -> tuple[WorkerSnapshot, ...]:
+    return tuple([snapshot for snapshot in snapshots if snapshot.id not in exclude])

@@ -12,6 +12,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from smg.errors import UNIMPLEMENTED, EngineError
+from smg.workers.backlog import Backlog
 from smg.workers.base import ProtocolMismatch
 from smg.workers.connected import ConnectedWorker, ConnectionLost
 from smg.workers.engine_client import SERVICE, EngineClient, Session
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 # Pause between looks at whether a connection that is to be closed still carries work.
 _LEAVING_LOOK_S = 0.2
 
+ID_BYTES = 4
+
 
 class SessionWorker(ConnectedWorker):
     """One engine, through one session at a time."""
@@ -47,11 +50,17 @@ class SessionWorker(ConnectedWorker):
         self._client: EngineClient | None = None
         self._session: Session | None = None
         self._progress = 0
+        self._backlog = Backlog()
 
     @property
     def inflight_requests(self) -> int:
         """Sequences with a listener."""
         return len(self._listeners)
+
+    @property
+    def backlog_tokens(self) -> float:
+        """As the engine told with its last step, and what was sent since."""
+        return self._backlog.tokens
 
     def generate(self, request: work_pb2.Generate, listener: GenerateListener) -> int:
         """Submit a sequence."""
@@ -59,6 +68,7 @@ class SessionWorker(ConnectedWorker):
         sequence = request.sequence = next(self._sequences)
         self._outbox.add_generate(request)
         self._listeners.add_generate(sequence, listener)
+        self._backlog.sent(len(request.prompt_ids) // ID_BYTES)
         self._submitted()
         return sequence
 
@@ -104,6 +114,7 @@ class SessionWorker(ConnectedWorker):
             session, description = await self._open_session(connection, client)
             await self._check_health()
             self._session = session
+            self._backlog = Backlog()
             self._opened(description)
             await self._serve_together(self._watch_end(connection, session))
         finally:
@@ -165,8 +176,12 @@ class SessionWorker(ConnectedWorker):
             # A load alone comes at least every second, from an engine that stands still as well.
             self._progress += load.steps != self._load.steps or bool(event.sequence)
             self._load = load
+            self._backlog.told(load.waiting_uncached_tokens)
         else:
             self._progress += 1
+        if started := event.started:
+            for entry in started:
+                self._backlog.started(entry.prompt_tokens, entry.cached_tokens)
         self._listeners.dispatch(event)
         self.on_load_change()
 

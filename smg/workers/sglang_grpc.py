@@ -210,7 +210,7 @@ class SglangWorker(ConnectedWorker):
 
     async def _watch_load(self, client: SglangClient) -> None:
         while True:
-            await asyncio.sleep(self._options.health_interval_s)
+            await asyncio.sleep(self._options.load_interval_s)
             try:
                 self._load = load_of(await client.loads())
             except EngineError as error:

@@ -13,6 +13,7 @@ from smg.settings import (
     AdmissionSettings,
     CallerSettings,
     ListenerSettings,
+    OverloadSettings,
     RouterSettings,
     RoutingSettings,
     TelemetrySettings,
@@ -25,7 +26,9 @@ from smg_proto.model.v1 import model_pb2_grpc
 
 
 @asynccontextmanager
-async def running_router(*urls, callers=None, routing=None, telemetry=None, admission=None, **listener):
+async def running_router(
+    *urls, callers=None, routing=None, telemetry=None, admission=None, overload=None, **listener
+):
     """`.router`, `.http` and the stubs of the gRPC services; stopped at the end."""
     settings = RouterSettings(
         listener=ListenerSettings(
@@ -36,6 +39,7 @@ async def running_router(*urls, callers=None, routing=None, telemetry=None, admi
         routing=RoutingSettings(**(routing or {})),
         telemetry=TelemetrySettings(**(telemetry or {})),
         admission=AdmissionSettings(**(admission or {})),
+        overload=OverloadSettings(**(overload or {})),
     )
     router, stop = Router(settings), asyncio.Event()
     ready = asyncio.get_running_loop().create_future()

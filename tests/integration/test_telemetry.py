@@ -97,11 +97,11 @@ async def test_answers_tell_what_took_how_long(echo_worker):
     url = await echo_worker(step_seconds=0.005)
     async with running_router(url) as gateway:
         whole = phases(await gateway.http.post(CHAT, json=BODY))
-        assert list(whole) == ["parse", "queue", "tokenize", "first_token", "decode", "total"]
+        assert list(whole) == ["queue", "parse", "tokenize", "first_token", "decode", "total"]
         assert whole["total"] == pytest.approx(sum(whole.values()) - whole["total"], abs=0.01)
         assert whole["decode"] > 0
         stream = await gateway.http.post(CHAT, json={**BODY, "stream": True})
-        assert list(phases(stream)) == ["parse", "queue", "tokenize", "first_token"]
+        assert list(phases(stream)) == ["queue", "parse", "tokenize", "first_token"]
         completion = await gateway.http.post("/v1/completions", json={"model": "m", "prompt": "[[say:x]]"})
         assert phases(completion)["total"] > 0
     async with running_router(url, telemetry={"server_timing": False}) as gateway:

@@ -473,6 +473,7 @@ class Load(_message.Message):
     KV_CAPACITY_TOKENS_FIELD_NUMBER: _builtins.int
     TOKENS_PER_SECOND_FIELD_NUMBER: _builtins.int
     STEPS_FIELD_NUMBER: _builtins.int
+    KV_EVICTABLE_TOKENS_FIELD_NUMBER: _builtins.int
     running: _builtins.int
     """Sequences that are being computed."""
     waiting: _builtins.int
@@ -487,6 +488,8 @@ class Load(_message.Message):
     """Tokens generated per second, over about the last second."""
     steps: _builtins.int
     """Scheduler steps since the engine started. A value that stands still while sequences run is a wedged engine."""
+    kv_evictable_tokens: _builtins.int
+    """Of kv_used_tokens, those that only cached prefixes hold: they make room when it is needed."""
     def __init__(
         self,
         *,
@@ -497,10 +500,11 @@ class Load(_message.Message):
         kv_capacity_tokens: _builtins.int = ...,
         tokens_per_second: _builtins.float = ...,
         steps: _builtins.int = ...,
+        kv_evictable_tokens: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["kv_capacity_tokens", b"kv_capacity_tokens", "kv_used_tokens", b"kv_used_tokens", "running", b"running", "steps", b"steps", "tokens_per_second", b"tokens_per_second", "waiting", b"waiting", "waiting_uncached_tokens", b"waiting_uncached_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kv_capacity_tokens", b"kv_capacity_tokens", "kv_evictable_tokens", b"kv_evictable_tokens", "kv_used_tokens", b"kv_used_tokens", "running", b"running", "steps", b"steps", "tokens_per_second", b"tokens_per_second", "waiting", b"waiting", "waiting_uncached_tokens", b"waiting_uncached_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

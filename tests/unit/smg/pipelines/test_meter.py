@@ -44,7 +44,6 @@ def begun(meter):
     """An answer that is measured and whose first event has come."""
     answer = Answer("id", 0, "m", Sink())
     meter.parsed()
-    meter.admitted()
     measured = meter.measure("m", answer)
     answer.start(FakeWorker("w", "grpc://a:1"), [])
     return answer, measured
@@ -53,13 +52,11 @@ def begun(meter):
 async def test_server_timing_tells_the_phases_that_are_over():
     _, meter = started()
     meter.parsed()
-    assert names(meter.server_timing(is_whole=False)) == ["parse"]
-    meter.admitted()
-    assert names(meter.server_timing(is_whole=False)) == ["parse", "queue"]
+    assert names(meter.server_timing(is_whole=False)) == ["queue", "parse"]
     answer, _ = begun(meter)
-    assert names(meter.server_timing(is_whole=False)) == ["parse", "queue", "tokenize"]
+    assert names(meter.server_timing(is_whole=False)) == ["queue", "parse", "tokenize"]
     answer.open()
-    phases = ["parse", "queue", "tokenize", "first_token"]
+    phases = ["queue", "parse", "tokenize", "first_token"]
     assert names(meter.server_timing(is_whole=False)) == phases
     assert names(meter.server_timing(is_whole=True)) == [*phases, "decode", "total"]
 
@@ -124,8 +121,8 @@ async def test_with_tracing_workers_are_told_of_a_place_below_ours():
     assert (request.completion_tokens, request.model) == (5, "m")
     times = [
         request.arrived_at,
-        request.parsed_at,
         request.admitted_at,
+        request.parsed_at,
         request.prompted_at,
         request.opened_at,
     ]

@@ -7,7 +7,6 @@ from prometheus_client import CollectorRegistry
 
 from smg.errors import InvalidRequest
 from smg.pipelines import chat, completion
-from smg.pipelines.admission import Admission
 from smg.pipelines.chat import ChatPipeline
 from smg.pipelines.completion import CompletionPipeline
 from smg.pipelines.meter import Meters
@@ -41,8 +40,7 @@ async def test_long_requests_are_checked_in_a_thread(monkeypatch, long, module, 
 
     monkeypatch.setattr(module, name, refuse)
     request = request_type(model="m" * (INLINE_BYTES if long else 1))
-    admission = Admission()
     meter = Meters(RouterMetrics(CollectorRegistry())).start("chat", RequestContext("r"))
     with pytest.raises(InvalidRequest, match="seen"):
-        await pipeline(None, admission, None).run(request, None, None, meter)
+        await pipeline(None, None).run(request, None, None, meter)
     assert (seen[0] == threading.get_ident()) != long

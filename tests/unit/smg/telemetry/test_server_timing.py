@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from smg.telemetry.server_timing import timing_of_answer, timing_of_stream
 
 PHASE = re.compile(r"(\w+);dur=(\d+\.\d{3})")
-NAMES = ["parse", "queue", "tokenize", "first_token", "decode"]
+NAMES = ["queue", "parse", "tokenize", "first_token", "decode"]
 seconds = st.floats(0, 4000, allow_nan=False)
 
 
@@ -32,7 +32,7 @@ def test_every_phase_is_told_to_the_microsecond(durations):
 
 
 def test_what_is_not_over_is_not_told():
-    assert timing_of_stream(1.0, 1.001, 0.0, 0.0) == b"parse;dur=1.000"
+    assert timing_of_stream(1.0, 1.001, 0.0, 0.0) == b"queue;dur=1.000"
     assert (
-        timing_of_stream(1.0, 1.001, 1.003, 1.25) == b"parse;dur=1.000, queue;dur=2.000, tokenize;dur=247.000"
+        timing_of_stream(1.0, 1.001, 1.003, 1.25) == b"queue;dur=1.000, parse;dur=2.000, tokenize;dur=247.000"
     )

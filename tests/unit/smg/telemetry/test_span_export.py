@@ -26,7 +26,7 @@ def traced(trace, **values):
     given = {
         "request_id": "r-1", "route": "chat", "tenant": "", "status": 200, "model": "m",
         "workers": ["grpc://a:1", "grpc://b:1"], "failovers": 1, "prompt_tokens": 5, "completion_tokens": 7,
-        "arrived_at": 100.0, "parsed_at": 100.001, "admitted_at": 100.01, "prompted_at": 100.02, "opened_at": 100.5,
+        "arrived_at": 100.0, "admitted_at": 100.001, "parsed_at": 100.01, "prompted_at": 100.02, "opened_at": 100.5,
         "answered_at": 102.0, "ended_at": 102.001,
     }  # fmt: skip
     places = (trace.context, trace.parent, trace.tracestate, trace.engine_span_id)
@@ -63,10 +63,9 @@ def test_a_request_becomes_spans_under_the_callers():
 
 def test_a_request_that_was_refused_has_the_phases_that_it_reached():
     trace = Tracing(Queue(), 1.0).begin("", "")
-    spans, _ = exported(
-        traced(trace, status=503, model="", workers=[], admitted_at=0.0, prompted_at=0.0, opened_at=0.0)
-    )
-    (span,) = spans
+    spans, _ = exported(traced(trace, status=503, model="", workers=[], prompted_at=0.0, opened_at=0.0))
+    queue, span = spans
+    assert queue.name == "queue"
     assert span.parent is None
     assert span.status.status_code is StatusCode.ERROR
     assert "gen_ai.request.model" not in span.attributes
