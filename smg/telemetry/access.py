@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-logger = logging.getLogger("smg.access")
+ACCESS = "smg.access"
+logger = logging.getLogger(ACCESS)
 
 _MAX_PATH_CHARS = 200
 
