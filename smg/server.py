@@ -23,6 +23,7 @@ from gateway.edge.service import SERVICE as EDGE_SERVICE
 from gateway.edge.service import HttpEdgeService
 from gateway.listener import HttpListener, bind
 from gateway.openai.handlers import OpenAIHandlers
+from gateway.responses.conversations import ConversationHandlers
 from gateway.routes import ROUTE_NAMES, Route, RouteTable, build_routes
 from gateway.sse import KeepAlive
 from gateway.status import StatusHandlers
@@ -31,12 +32,15 @@ from smg.pipelines.admission import Admission, RateLimit
 from smg.pipelines.catalog import ModelCatalog
 from smg.pipelines.chat import ChatPipeline
 from smg.pipelines.completion import CompletionPipeline
+from smg.pipelines.conversations import Conversations
 from smg.pipelines.engine_call import EngineCall, RetryOptions
 from smg.pipelines.formats import FormatSettings
 from smg.policies import make_policy
 from smg.prompt.builder import PromptBuilder
 from smg.services.methods import ROUTES
 from smg.services.server import GrpcParts, GrpcServer
+from smg.storage.open import make_store
+from smg.storage.upkeep import look_after
 from smg.telemetry.exporter import exposition
 from smg.types.callers import CallerDirectory
 from smg.workers.options import WorkerOptions
@@ -105,6 +109,7 @@ class Router:
             load_builder(settings.models),
             FormatSettings(settings.models.tool_call_parser, settings.models.reasoning_parser),
         )
+        self.history = make_store(settings.history)
         self._keep_alive = KeepAlive(settings.listener.sse_keepalive_secs)
         status = StatusHandlers(
             self.registry,
@@ -157,7 +162,10 @@ class Router:
             self._keep_alive,
             tells_timing=settings.telemetry.server_timing,
         )
-        return build_routes(handlers, status, AdminHandlers(self.registry))
+        self._conversations = Conversations(self.history)
+        return build_routes(
+            handlers, status, AdminHandlers(self.registry), ConversationHandlers(self._conversations)
+        )
 
     async def run(self, on_ready: Callable[[RouterAddresses], None], stop: asyncio.Event) -> None:
         """Serve until `stop` is set or the task is cancelled, then drain.
@@ -181,6 +189,7 @@ class Router:
                     background = [
                         group.create_task(self._keep_alive.run()),
                         group.create_task(self._preload()),
+                        group.create_task(look_after(self.history, settings.history.history_retention_days)),
                         group.create_task(grpc.follow(self.registry)),
                         group.create_task(self.observation.runtime.lag.watch()),
                     ]
@@ -200,6 +209,7 @@ class Router:
             finally:
                 await self.registry.close()
                 await self._tokenizers.close()
+                await self.history.close()
 
     async def _drain(self, http: HttpListener, grpc: GrpcServer, serving: asyncio.Task[None]) -> None:
         self.is_draining = True
@@ -237,6 +247,7 @@ class Router:
             access_log=self._settings.telemetry.access_log,
             admission=self.admission,
             routing_keys=self._settings.routing.routing_key_headers,
+            conversations=self._conversations,
             others={EDGE_SERVICE: HttpEdgeService(self.app).add_to},
         )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from smg.settings.faults import Fault, SettingsError
 from smg.settings.fields import Section, TenantKey
+from smg.settings.history import HistorySettings
 from smg.settings.load import Loaded, environment, load
 from smg.settings.options import Option, options_of
 from smg.settings.overload import OverloadSettings
@@ -38,6 +39,7 @@ __all__ = [
     "RetrySettings",
     "CallerSettings",
     "TelemetrySettings",
+    "HistorySettings",
     "EngineSettings",
     "Section",
     "TenantKey",

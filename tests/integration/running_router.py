@@ -12,6 +12,7 @@ from smg.server import Router
 from smg.settings import (
     AdmissionSettings,
     CallerSettings,
+    HistorySettings,
     ListenerSettings,
     OverloadSettings,
     RouterSettings,
@@ -27,7 +28,14 @@ from smg_proto.model.v1 import model_pb2_grpc
 
 @asynccontextmanager
 async def running_router(
-    *urls, callers=None, routing=None, telemetry=None, admission=None, overload=None, **listener
+    *urls,
+    callers=None,
+    routing=None,
+    telemetry=None,
+    admission=None,
+    overload=None,
+    history=None,
+    **listener,
 ):
     """`.router`, `.http` and the stubs of the gRPC services; stopped at the end."""
     settings = RouterSettings(
@@ -40,6 +48,7 @@ async def running_router(
         telemetry=TelemetrySettings(**(telemetry or {})),
         admission=AdmissionSettings(**(admission or {})),
         overload=OverloadSettings(**(overload or {})),
+        history=HistorySettings(**(history or {})),
     )
     router, stop = Router(settings), asyncio.Event()
     ready = asyncio.get_running_loop().create_future()
@@ -52,7 +61,10 @@ async def running_router(
                 await asyncio.sleep(0.005)
         async with (
             grpc.aio.insecure_channel(f"127.0.0.1:{addresses.grpc_port}") as channel,
-            httpx.AsyncClient(base_url=f"http://127.0.0.1:{addresses.port}", timeout=30) as http,
+            # The system's certificates take 30 ms to load, and nobody shows any.
+            httpx.AsyncClient(
+                base_url=f"http://127.0.0.1:{addresses.port}", timeout=30, verify=False
+            ) as http,
         ):
             try:
                 yield SimpleNamespace(
