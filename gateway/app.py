@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
+from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote
 
@@ -20,6 +21,7 @@ from gateway.request import HttpRequest, request_context
 from smg.callers.audit import AdminCall
 from smg.callers.directory import check_role
 from smg.errors import BodyTooLarge, InternalError, MethodNotAllowed, SmgError, WorkerUnavailable
+from smg.telemetry.access import log_http
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,6 +65,10 @@ class Observer(Protocol):
 
     def http_response(self, route: str, status: int) -> None:
         """A request was answered; 499 for a client that left."""
+        ...
+
+    def error_answered(self, route: str, code: str) -> None:
+        """A request was answered with an error of this code."""
         ...
 
     def slow_reader_aborted(self) -> None:
@@ -169,7 +175,7 @@ class Exchange:
         self._route: Route | None = None
         self._parameters: dict[str, str] = {}
         self._task: asyncio.Task[None] | None = None
-        self._started_at = asyncio.get_running_loop().time() if limits.access_log else 0.0
+        self._started_at = monotonic() if limits.access_log else 0.0
         self._has_begun = self._is_gone = self._is_over = False
 
     def admit(self) -> None:
@@ -264,7 +270,9 @@ class Exchange:
         elif not reply.is_ended:
             # A client notices that the end is missing.
             connection.close()
-        app.observer.http_response(self._route.name if self._route is not None else "unknown", status)
+        app.observer.http_response(self._route_name, status)
+        if reply.meter is not None:
+            reply.meter.answered(status)
         if app.limits.access_log:
             self._log(status)
         if app.audit is not None and self._route is not None and self._route.access == "admin":
@@ -275,15 +283,22 @@ class Exchange:
         self._task = self._connection = None
         reply.forget()
 
+    @property
+    def _route_name(self) -> str:
+        return self._route.name if self._route is not None else "unknown"
+
     def _log(self, status: int) -> None:
-        fields = {
-            "request_id": self._context.request_id,
-            "method": self._request.method,
-            "path": self._raw_path[:200],
-            "status": status,
-            "duration_ms": round((asyncio.get_running_loop().time() - self._started_at) * 1000, 1),
-        }
-        logger.info("request", extra=fields)
+        meter, context = self.reply.meter, self._context
+        log_http(
+            self._request.method,
+            self._route.name if self._route is not None else None,
+            self._raw_path,
+            status,
+            monotonic() - self._started_at,
+            context.request_id,
+            context.caller.tenant,
+            meter.log_fields() if meter is not None else {},
+        )
 
     def _audit(self, audit: AuditLog, status: int, client: str) -> None:
         method = self._request.method
@@ -297,7 +312,8 @@ class Exchange:
         path = unquote(raw_path) if "%" in raw_path else raw_path
         try:
             http_request = HttpRequest(
-                request.method, path, raw_path, self._query, request.headers, body, self._context, self._parameters
+                request.method, path, raw_path, self._query, request.headers, body, self._context, self._parameters,
+                monotonic(),
             )  # fmt: skip
             admission = self._app.admission
             if admission is None or not route.is_admitted:
@@ -341,6 +357,7 @@ class Exchange:
 
     def _fail(self, error: SmgError) -> int:
         status, headers, body = error_answer(error)
+        self._app.observer.error_answered(self._route_name, error.code)
         if self.reply.is_started:
             # Nothing sensible can follow what was written: the connection is closed, which a client notices.
             return status

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from smg.policies.hints import asks_for_reason, first_routing_key, parse_target_worker
+from smg.telemetry.tracecontext import usable_traceparent, usable_tracestate
 from smg.types.context import ANONYMOUS, PlacementNote, RequestContext, is_usable_id, new_id
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ class HttpRequest(NamedTuple):
         body: the whole body.
         context: ids and caller.
         parameters: the variable parts of the path, by the names in the route table.
+        arrived_at: when it was here as a whole, by time.monotonic; 0 where nobody looked.
     """
 
     method: str
@@ -33,6 +35,7 @@ class HttpRequest(NamedTuple):
     body: bytes
     context: RequestContext
     parameters: dict[str, str]
+    arrived_at: float = 0.0
 
     def header(self, name: bytes) -> str:
         """A header's value, or "". Bytes that are not Latin-1 cannot occur."""
@@ -58,9 +61,10 @@ def request_context(
         bool(request_id),
         id_prefix,
         ANONYMOUS,
-        traceparent.decode("latin-1") if traceparent else "",
+        usable_traceparent(traceparent.decode("latin-1")) if traceparent else "",
         first_routing_key(map(headers.get, key_headers)),
         parse_target_worker(headers.get(b"x-smg-target-worker")),
         headers.get(b"x-smg-routing-tokens", b""),
         PlacementNote() if asks_for_reason(headers.get(b"x-smg-explain-routing")) else None,
+        usable_tracestate(headers.get(b"tracestate", b"").decode("latin-1")) if traceparent else "",
     )

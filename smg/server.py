@@ -32,6 +32,7 @@ from gateway.sse import KeepAlive
 from gateway.status import StatusHandlers
 from smg.callers.audit import AuditLog
 from smg.callers.directory import caller_directory
+from smg.observation import Observation
 from smg.pipelines.admission import Admission, RateLimit
 from smg.pipelines.cache_feed import CacheFeed
 from smg.pipelines.catalog import ModelCatalog
@@ -40,7 +41,6 @@ from smg.pipelines.completion import CompletionPipeline
 from smg.pipelines.conversations import Conversations
 from smg.pipelines.engine_call import EngineCall, RetryOptions
 from smg.pipelines.formats import FormatSettings
-from smg.pipelines.meter import Meters
 from smg.policies import cache_aware_of, make_policy
 from smg.prompt.builder import PromptBuilder
 from smg.services.methods import ROUTES
@@ -48,8 +48,7 @@ from smg.services.server import GrpcParts, GrpcServer
 from smg.settings import environment
 from smg.storage.open import make_store
 from smg.storage.upkeep import look_after
-from smg.telemetry.exporter import MetricsListener, exposition, new_registry
-from smg.telemetry.metrics import RouterMetrics
+from smg.telemetry.exporter import exposition
 from smg.tls.listening import listening_tls
 from smg.tls.reloading import LOOK_S
 from smg.tls.worker import WorkerTls
@@ -115,7 +114,6 @@ class Router:
         self._tls = listening_tls(settings.tls)
         self._worker_tls = WorkerTls(settings.tls)
         self.is_draining = False
-        self._prometheus = new_registry()
         self.registry = WorkerRegistry(
             worker_options(settings, self._worker_tls),
             breaker_options(settings.breaker),
@@ -142,7 +140,7 @@ class Router:
             self.registry,
             lambda: self.is_draining,
             lambda: self.catalog.is_prepared,
-            lambda: exposition(self._prometheus),
+            lambda: exposition(self.observation.registry),
         )
         routes = self._build(status)
         listener = settings.listener
@@ -168,13 +166,19 @@ class Router:
     def _build(self, status: StatusHandlers) -> list[Route]:
         """The pipelines and the route table; the metrics need the table's names, the handlers need the metrics."""
         settings = self._settings
-        self._metrics = RouterMetrics(self._prometheus, routes=(*ROUTE_NAMES, *ROUTES))
-        self._metrics.watch_workers(self.registry.workers)
-        self.registry.on_change(once_a_turn(lambda: self._metrics.set_models(self.registry.models())))
-        self.admission = admission_of(settings.admission)
         policy = self.policy = make_policy(settings.routing)
         if (cache_aware := cache_aware_of(policy)) is not None:
             self.registry.watch_caches(CacheFeed(cache_aware))
+        self.admission = admission_of(settings.admission)
+        self.observation = Observation(
+            settings.telemetry,
+            (*ROUTE_NAMES, *ROUTES),
+            self.registry,
+            self.admission,
+            settings.admission.queue_size,
+            settings.listener.host,
+        )
+        self._metrics = self.observation.metrics
         engine_call = EngineCall(
             self.registry,
             policy,
@@ -185,8 +189,14 @@ class Router:
         )
         self._chat = ChatPipeline(self.catalog, engine_call)
         self._completion = CompletionPipeline(self.catalog, engine_call)
-        self._meters = Meters(self._metrics)
-        handlers = OpenAIHandlers(self._chat, self._completion, self.catalog, self._meters, self._keep_alive)
+        handlers = OpenAIHandlers(
+            self._chat,
+            self._completion,
+            self.catalog,
+            self.observation.meters,
+            self._keep_alive,
+            tells_timing=settings.telemetry.server_timing,
+        )
         self._conversations = Conversations(self.history)
         return build_routes(
             handlers, status, AdminHandlers(self.registry), ConversationHandlers(self._conversations)
@@ -213,7 +223,7 @@ class Router:
             )
             grpc = GrpcServer(self._grpc_parts())
             grpc_port = await grpc.start(host, settings.listener.grpc_port)
-            metrics_port = self._start_metrics(stack)
+            metrics_port = self.observation.start(stack)
             self.registry.start()
             try:
                 async with asyncio.TaskGroup() as group:
@@ -225,6 +235,7 @@ class Router:
                         group.create_task(self._keep_certificates()),
                         *self._discover(group),
                         *self._start_probes(group, stack),
+                        group.create_task(self.observation.runtime.lag.watch()),
                     ]
                     serving = group.create_task(http.run())
                     await http.wait_started()
@@ -293,13 +304,6 @@ class Router:
         logger.info("probes are answered on port %d, too", listener.port)
         return [group.create_task(listener.follow())]
 
-    def _start_metrics(self, stack: contextlib.ExitStack) -> int | None:
-        telemetry = self._settings.telemetry
-        if telemetry.prometheus_port is None:
-            return None
-        host = telemetry.prometheus_host or self._settings.listener.host
-        return stack.enter_context(MetricsListener(self._prometheus, host, telemetry.prometheus_port)).port
-
     def _grpc_parts(self) -> GrpcParts:
         return GrpcParts(
             chat=self._chat,
@@ -307,7 +311,7 @@ class Router:
             catalog=self.catalog,
             registry=self.registry,
             callers=self._callers,
-            meters=self._meters,
+            meters=self.observation.meters,
             listener=self._settings.listener,
             observer=self._metrics,
             id_keys=self._settings.telemetry.request_id_headers,
@@ -317,6 +321,7 @@ class Router:
             audit=self._audit,
             tls=self._tls,
             handshake_s=self._settings.tls.tls_handshake_timeout_secs,
+            access_log=self._settings.telemetry.access_log,
             others={EDGE_SERVICE: HttpEdgeService(self.app).add_to},
         )
 
@@ -395,33 +400,6 @@ def breaker_options(settings: BreakerSettings) -> BreakerOptions:
         open_s=settings.cb_timeout_duration_secs,
         window_s=settings.cb_window_duration_secs,
     )
-
-
-def once_a_turn(callback: Callable[[], None]) -> Callable[[], None]:
-    """A callback that is called once for all the calls of one turn of the event loop, at its end.
-
-    A thousand workers that connect at a time change the registry a thousand times.
-    """
-    is_due = False
-
-    def call() -> None:
-        nonlocal is_due
-        is_due = False
-        callback()
-
-    def called() -> None:
-        nonlocal is_due
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            # The router is being built.
-            callback()
-            return
-        if not is_due:
-            is_due = True
-            loop.call_soon(call)
-
-    return called
 
 
 def retry_options(settings: RetrySettings) -> RetryOptions:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from smg.pipelines.catalog import ModelCatalog
     from smg.pipelines.chat import ChatPipeline
     from smg.pipelines.completion import CompletionPipeline
-    from smg.pipelines.meter import Meters
+    from smg.pipelines.meter import Meters, RequestMeter
     from smg.pipelines.sinks import AnswerSink
     from smg_proto.chat.v1 import chat_pb2, completion_pb2
 
@@ -46,7 +46,11 @@ class OpenAIHandlers:
         catalog: ModelCatalog,
         meters: Meters,
         keep_alive: KeepAlive,
+        *,
+        tells_timing: bool = True,
     ) -> None:
+        """Args: tells_timing: answers say in Server-Timing what took how long."""
+        self._tells_timing = tells_timing
         self._chat = chat
         self._keep_alive = keep_alive
         self._completion = completion
@@ -55,9 +59,10 @@ class OpenAIHandlers:
 
     async def chat(self, request: HttpRequest, reply: Reply) -> None:
         """POST /v1/chat/completions."""
+        meter = reply.meter = self._meters.start("chat", request.context, request.arrived_at)
         message = await off_loop_if_long(request, _chat_message)
-        headers = _answer_headers(request)
-        meter = self._meters.start("chat")
+        meter.parsed()
+        headers = self._answer_headers(request, meter, is_whole=not message.stream)
         if not message.stream:
             sink = JsonChatSink(reply, headers, logprobs=message.logprobs)
             await self._chat.run(message, request.context, sink, meter)
@@ -71,9 +76,10 @@ class OpenAIHandlers:
 
     async def completions(self, request: HttpRequest, reply: Reply) -> None:
         """POST /v1/completions."""
+        meter = reply.meter = self._meters.start("completions", request.context, request.arrived_at)
         message = await off_loop_if_long(request, _completion_message)
-        headers = _answer_headers(request)
-        meter = self._meters.start("completions")
+        meter.parsed()
+        headers = self._answer_headers(request, meter, is_whole=not message.stream)
         if not message.stream:
             sink = JsonCompletionSink(reply, headers, logprobs=message.HasField("logprobs"))
             await self._completion.run(message, request.context, sink, meter)
@@ -103,6 +109,23 @@ class OpenAIHandlers:
                 f"no worker serves the model {name[:200]!r}; GET /v1/models lists the served ones"
             )
         answer_json(request, reply, _model(model_id))
+
+    def _answer_headers(
+        self, request: HttpRequest, meter: RequestMeter, *, is_whole: bool
+    ) -> Callable[[str], list[Header]]:
+        """Makes the headers that every answer of a model has, once its worker is known."""
+
+        def headers(worker_url: str) -> list[Header]:
+            result = [(b"x-request-id", request.context.request_id.encode())]
+            if worker_url:
+                result.append((b"x-smg-routed-worker-id", worker_url.encode()))
+                if request.context.note is not None:
+                    result.append((b"x-smg-routing-reason", request.context.note.reason.encode()))
+            if self._tells_timing:
+                result.append((b"server-timing", meter.server_timing(is_whole=is_whole)))
+            return result
+
+        return headers
 
 
 async def off_loop_if_long(request: HttpRequest, work: Callable[[HttpRequest], MessageT]) -> MessageT:
@@ -146,19 +169,3 @@ class FailingInto:
 
 def _model(model_id: str) -> dict[str, str | int]:
     return {"id": model_id, "object": "model", "created": 0, "owned_by": "self_hosted"}
-
-
-def _id_header(request: HttpRequest) -> list[Header]:
-    return [(b"x-request-id", request.context.request_id.encode())]
-
-
-def _answer_headers(request: HttpRequest) -> Callable[[str], list[Header]]:
-    def headers(worker_url: str) -> list[Header]:
-        result = _id_header(request)
-        if worker_url:
-            result.append((b"x-smg-routed-worker-id", worker_url.encode()))
-            if request.context.note is not None:
-                result.append((b"x-smg-routing-reason", request.context.note.reason.encode()))
-        return result
-
-    return headers

@@ -12,7 +12,10 @@ from smg.errors import HTTP_STATUS
 Json = dict[str, Any]
 
 _REQUEST_ID: Json = {"x-request-id": {"$ref": "#/components/headers/RequestId"}}
-_WORKER: Json = {"x-smg-routed-worker-id": {"$ref": "#/components/headers/RoutedWorkerId"}}
+_WORKER: Json = {
+    "x-smg-routed-worker-id": {"$ref": "#/components/headers/RoutedWorkerId"},
+    "Server-Timing": {"$ref": "#/components/headers/ServerTiming"},
+}
 _ERROR_CODE: Json = {"X-SMG-Error-Code": {"$ref": "#/components/headers/ErrorCode"}}
 _RETRY_AFTER: Json = {"Retry-After": {"$ref": "#/components/headers/RetryAfter"}}
 PLAIN = "text/plain"
@@ -30,6 +33,10 @@ HEADERS: dict[str, Json] = {
     "Challenge": {
         "description": "Where control-plane keys are configured.",
         "schema": {"const": 'Bearer realm="control-plane"'},
+    },
+    "ServerTiming": {
+        "description": "What took how long, in milliseconds; a stream tells what is over when it begins.",
+        "schema": {"type": "string"},
     },
     "ErrorCode": {"description": "The error's code.", "schema": {"type": "string"}},
     "RetryAfter": {

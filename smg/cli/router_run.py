@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from smg.cli.extras import can_trace
 from smg.cli.flags import complain
 from smg.cli.screen import Readiness
 from smg.errors import BadTlsFile
@@ -62,6 +63,8 @@ def check_start(command: str, settings: RouterSettings) -> None:
             "--service-discovery: this does not run in a Kubernetes cluster (KUBERNETES_SERVICE_HOST is not set);"
             " name the API with --kubernetes-api-url"
         )
+    if settings.telemetry.enable_trace and not can_trace():
+        problems.append("--enable-trace: OpenTelemetry is not installed; pip install 'smg[otel]'")
     if problems:
         complain(command, problems)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from smg.errors import DeadlineExceeded, EngineError
@@ -25,8 +26,10 @@ class Answer:
         sink: where the answer goes.
         usage: token counts so far.
         is_open: the first event has arrived; from here on an error goes to the sink.
-        opened_at: loop time of the first event; 0 before.
+        opened_at: when the first event came, by time.monotonic; 0 before.
         error: what the answer ended with after it was opened; None while all is well.
+        worker_urls: the workers that it was given to, one an attempt.
+        failovers: attempts after it was opened.
         done: set when all choices have ended, with the error if they failed.
     """
 
@@ -40,6 +43,8 @@ class Answer:
         self.is_open = False
         self.opened_at = 0.0
         self.error: SmgError | None = None
+        self.worker_urls: list[str] = []
+        self.failovers = 0
         self._turns: Turns | None = None
         self.done: asyncio.Future[None] = self._loop.create_future()
         self._worker: Worker | None = None
@@ -69,6 +74,8 @@ class Answer:
         if self._is_late:
             raise self._late()
         self._worker = worker
+        self.worker_urls.append(worker.url)
+        self.failovers += self.is_open
         self._choices = choices
         self._remaining = len(choices)
         if self.done.done():
@@ -77,7 +84,7 @@ class Answer:
     def open(self) -> None:
         """The first event of the answer has arrived."""
         self.is_open = True
-        self.opened_at = self._loop.time()
+        self.opened_at = monotonic()
         worker_url = self._worker.url if self._worker is not None else ""
         self.sink.open(AnswerHead(self.id, self.created, self.model, worker_url, self.usage))
 

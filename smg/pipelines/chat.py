@@ -68,9 +68,9 @@ class ChatPipeline:
         check_context(model.card, prompt.tokens)
         answer = Answer(context.answer_id(request.rid), meter.created, model.id, sink)
         if is_long:
-            plan = await in_thread(_plan, model, request, context, prompted)
+            plan = await in_thread(_plan, model, request, meter.traceparent, prompted)
         else:
-            plan = _plan(model, request, context, prompted)
+            plan = _plan(model, request, meter.traceparent, prompted)
         work = Work(
             meter.route,
             model.id,
@@ -102,7 +102,7 @@ def _refuse_other_outputs(request: chat_pb2.ChatRequest) -> None:
 
 
 def _plan(
-    model: ServedModel, request: chat_pb2.ChatRequest, context: RequestContext, prompted: ChatPrompt
+    model: ServedModel, request: chat_pb2.ChatRequest, traceparent: str, prompted: ChatPrompt
 ) -> GenerationPlan:
     fields = set_fields(request.sampling) if request.HasField("sampling") else {}
     form = output_form(model, request, starts_inside=prompted.starts_inside)
@@ -118,7 +118,7 @@ def _plan(
         constraint=_constraint(model, request, fields, starts_inside=prompted.starts_inside),
         logprobs=logprobs,
         reasoning=prompted.thinks,
-        traceparent=context.traceparent,
+        traceparent=traceparent,
     )
 
 

@@ -52,7 +52,7 @@ class CompletionPipeline:
         if request.best_of:
             sink = _best_of(request, echoes, sink)
         answer = Answer(context.answer_id(request.rid), meter.created, model.id, sink)
-        plan = _plan(model, request, context, echoes)
+        plan = _plan(model, request, meter.traceparent, echoes)
         work = Work(
             meter.route,
             model.id,
@@ -81,7 +81,7 @@ def _best_of(
 def _plan(
     model: ServedModel,
     request: completion_pb2.CompletionRequest,
-    context: RequestContext,
+    traceparent: str,
     echoes: Sequence[PromptEcho],
 ) -> GenerationPlan:
     fields = set_fields(request.sampling)
@@ -94,7 +94,7 @@ def _plan(
         stream=request.stream,
         constraint=constraint(fields, request.json_schema if request.HasField("json_schema") else None),
         logprobs=logprobs,
-        traceparent=context.traceparent,
+        traceparent=traceparent,
         echoes=echoes,
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import grpc
@@ -18,6 +19,7 @@ from smg.callers.audit import AdminCall
 from smg.callers.directory import check_role
 from smg.errors import (
     CANCELLED,
+    HTTP_STATUS,
     PERMISSION_DENIED,
     UNAUTHENTICATED,
     InternalError,
@@ -25,7 +27,9 @@ from smg.errors import (
     SmgError,
 )
 from smg.services.call import (
+    ARRIVED_AT,
     CONTEXT,
+    METER,
     REQUEST_ID,
     ROUTED_WORKER,
     ROUTING_REASON,
@@ -36,6 +40,7 @@ from smg.services.methods import METHODS
 from smg.services.rpc import ServerInterceptor, unparsed, unread
 from smg.services.status import error_status, status_code
 from smg.services.streams import LOST, LostWait, SlowReader, is_own_cancellation
+from smg.telemetry.access import log_grpc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -60,6 +65,10 @@ class Observer(Protocol):
         """A call has ended, with this google.rpc.Code."""
         ...
 
+    def error_answered(self, route: str, code: str) -> None:
+        """A call was answered with an error of this code."""
+        ...
+
     def slow_reader_aborted(self) -> None:
         """A stream was ended because its client did not read."""
         ...
@@ -70,6 +79,9 @@ class Uncounted:
 
     def grpc_response(self, route: str, code: int) -> None:
         """Ignore a call."""
+
+    def error_answered(self, route: str, code: str) -> None:
+        """Ignore an error."""
 
     def slow_reader_aborted(self) -> None:
         """Ignore a stream."""
@@ -128,7 +140,12 @@ class StatusInterceptor(ServerInterceptor):
     """Turns what a call raises into its status. Stands before CallInterceptor."""
 
     def __init__(
-        self, observer: Observer, audit: AuditLog | None = None, admission: Admission | None = None
+        self,
+        observer: Observer,
+        audit: AuditLog | None = None,
+        admission: Admission | None = None,
+        *,
+        access_log: bool = False,
     ) -> None:
         """Prepare.
 
@@ -136,10 +153,12 @@ class StatusInterceptor(ServerInterceptor):
             observer: counts.
             audit: told of every call of an operator's method; None tells nobody.
             admission: who may run and who waits; everybody runs when None.
+            access_log: log a line per call.
         """
         self._observer = observer
         self._audit = audit
         self._admission = admission
+        self._access_log = access_log
 
     async def intercept_service(
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
@@ -149,7 +168,14 @@ class StatusInterceptor(ServerInterceptor):
         if method is None:
             return await continuation(handler_call_details)
         admission = self._admission if method.is_admitted else None
-        call = _Call(handler_call_details.method, method, self._observer, self._audit, admission)
+        call = _Call(
+            handler_call_details.method,
+            method,
+            self._observer,
+            self._audit,
+            admission,
+            access_log=self._access_log,
+        )
         try:
             handler = await continuation(handler_call_details)
         except SmgError as error:
@@ -169,12 +195,16 @@ class _Call:
         observer: Observer,
         audit: AuditLog | None,
         admission: Admission | None,
+        *,
+        access_log: bool,
     ) -> None:
         self._name = name
         self._method = method
         self._observer = observer
         self._audit = audit if method.access == "admin" else None
         self._admission = admission
+        self._access_log = access_log
+        self._started_at = monotonic() if access_log else 0.0
 
     def answering(self, handler: Handler) -> Callable[[bytes, Context], Coroutine[Any, Any, Any]]:
         """Does what the method does, and gives every error its status."""
@@ -183,6 +213,7 @@ class _Call:
 
         async def answer(data: bytes, context: Context) -> Any:
             code = CANCELLED
+            ARRIVED_AT.set(monotonic())
             try:
                 await context.send_initial_metadata(((REQUEST_ID, CONTEXT.get().request_id),))
                 if self._admission is None:
@@ -202,7 +233,8 @@ class _Call:
             else:
                 return result
             finally:
-                self._ended(code, context)
+                self._end(code, context)
+            self._observer.error_answered(self._method.route, fault.code)
             if isinstance(fault, SlowReader):
                 self._observer.slow_reader_aborted()
             await _abort(context, fault)
@@ -214,19 +246,36 @@ class _Call:
         """Answers with an error."""
 
         async def refuse(_: object, context: Context) -> None:
-            self._ended(status_code(error).value[0], context)
+            self._end(status_code(error).value[0], context)
+            self._observer.error_answered(self._method.route, error.code)
             await context.send_initial_metadata(((REQUEST_ID, CONTEXT.get().request_id),))
             await _abort(context, error)
 
         return refuse
 
-    def _ended(self, code: int, context: Context) -> None:
+    def _end(self, code: int, context: Context) -> None:
+        """The call has ended with this google.rpc.Code; its status may still be on the way."""
+        request = CONTEXT.get()
         self._observer.grpc_response(self._method.route, code)
+        meter = METER.get()
+        if meter is not None:
+            meter.answered(HTTP_STATUS.get(code, 500) if code else 200)
+        if self._access_log:
+            duration_s = monotonic() - self._started_at
+            log_grpc(
+                self._name,
+                self._method.route,
+                code,
+                duration_s,
+                request.request_id,
+                request.caller.tenant,
+                meter.log_fields() if meter is not None else {},
+            )
         if self._audit is not None:
             denied = code in (UNAUTHENTICATED, PERMISSION_DENIED)
             outcome = "success" if code == 0 else "denied" if denied else "failed"
             call = AdminCall("GRPC", self._name, context.peer(), code, outcome, self._method.is_read)
-            self._audit.record(call, CONTEXT.get())
+            self._audit.record(call, request)
 
 
 def _placement(note: PlacementNote) -> tuple[tuple[str, str], ...]:

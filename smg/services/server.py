@@ -75,6 +75,7 @@ class GrpcParts:
         audit: told of every call of an operator's method; None tells nobody.
         tls: None for no encryption.
         handshake_s: longest time that a client may take to agree on encryption.
+        access_log: log a line per call.
         others: services of other packages on the same port, by name: what registers each.
         admission: who may run and who waits, over HTTP as well; everybody runs when None.
         routing_keys: metadata keys that may carry a routing key, in lower case; the first usable one wins.
@@ -93,6 +94,7 @@ class GrpcParts:
     audit: AuditLog | None = None
     tls: Reloading[ListeningTls] | None = None
     handshake_s: float = 10.0
+    access_log: bool = False
     others: Mapping[str, Callable[[grpc.aio.Server], None]] = field(default_factory=lambda: _NO_OTHERS)
     admission: Admission | None = None
     routing_keys: tuple[str, ...] = ("x-smg-routing-key",)
@@ -142,7 +144,7 @@ def build_grpc_server(parts: GrpcParts, health: HealthService) -> grpc.aio.Serve
     """A server with all services, on no port yet."""
     listener = parts.listener
     interceptors = (
-        StatusInterceptor(parts.observer, parts.audit, parts.admission),
+        StatusInterceptor(parts.observer, parts.audit, parts.admission, access_log=parts.access_log),
         CallInterceptor(parts.callers, tuple(key.lower() for key in parts.id_keys), parts.routing_keys),
     )
     server = new_server(interceptors, _options(listener, parts.handshake_s))

@@ -24,9 +24,9 @@ from smg.settings.sections import (
     RouterSettings,
     RoutingSettings,
     ServeSettings,
-    TelemetrySettings,
     WorkerSettings,
 )
+from smg.settings.telemetry import TelemetrySettings
 from smg.settings.tls import TlsSettings
 
 __all__ = [

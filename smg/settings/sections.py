@@ -24,6 +24,7 @@ from smg.settings.fields import (
 from smg.settings.fleet import BreakerSettings, DiscoverySettings, FleetSettings
 from smg.settings.history import HistorySettings
 from smg.settings.overload import OverloadSettings
+from smg.settings.telemetry import TelemetrySettings
 from smg.settings.tls import TlsSettings
 
 _MIB = 1024 * 1024
@@ -246,29 +247,6 @@ class RetrySettings(Section):
                 f" retry_max_backoff_ms ({self.retry_max_backoff_ms})"
             )
         return self
-
-
-class TelemetrySettings(Section):
-    """What the router tells about itself."""
-
-    log_level: Literal["debug", "info", "warn", "error"] = setting("info", "Least severity that is logged.")
-    log_json: bool = setting(False, "One JSON object per log line.")
-    access_log: bool = setting(False, "One log line per request.")
-    prometheus_host: str | None = setting(
-        None, "Address of the metrics listener. Default: --host.", metavar="ADDRESS"
-    )
-    prometheus_port: int | None = setting(
-        None,
-        "Port that serves only /metrics. Default: /metrics on the HTTP port alone.",
-        ge=1,
-        le=HIGHEST_PORT,
-    )
-    request_id_headers: tuple[HeaderName, ...] = setting(
-        ("x-request-id", "x-correlation-id", "x-trace-id", "request-id"),
-        "Headers that may carry the request id, first match wins.",
-        metavar="HEADER",
-        min_length=1,
-    )
 
 
 class RouterSettings(Section):

@@ -84,7 +84,8 @@ class RequestContext(NamedTuple):
         is_client_id: the client chose request_id; answers then carry it in their own ids.
         id_prefix: prefix of the answer's id, such as "chatcmpl".
         caller: who asks.
-        traceparent: W3C trace context as received; empty when there is none.
+        traceparent: W3C trace context as received; empty when there is none, or one that cannot be read.
+        tracestate: what vendors add to it, as received.
         routing_key: key for sticky placement; empty when there is none.
         target_worker: index of the worker that the caller insists on; None where it does not.
         routing_tokens: the prompt's first token ids as the caller wrote them (policies/hints.py); empty for none.
@@ -100,6 +101,7 @@ class RequestContext(NamedTuple):
     target_worker: int | None = None
     routing_tokens: bytes | str = ""
     note: PlacementNote | None = None
+    tracestate: str = ""
 
     def answer_id(self, rid: str = "") -> str:
         """The id of the answer: the request's own `rid`, else one that nobody else has."""

@@ -88,6 +88,8 @@ class Worker(abc.ABC):
     def __init__(self, worker_id: str, url: str) -> None:
         self.id = worker_id
         self.url = url
+        # Connections opened so far: the first, and every reconnect.
+        self.connections = 0
         # The registry's hooks: state is readiness, reason and description; load is load and inflight_requests.
         self.on_state_change: Callable[[], None] = _ignore
         self.on_load_change: Callable[[], None] = _ignore

@@ -196,6 +196,7 @@ class ConnectedWorker(Worker):
         self._description = description
         self._why_leaving = ""
         self._is_open = True
+        self.connections += 1
         self._notify()
 
     def _lost(self, why: str, *, is_wanted: bool = False) -> None:

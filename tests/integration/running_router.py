@@ -26,6 +26,7 @@ async def running_router(
     breaker=None,
     retries=None,
     history=None,
+    telemetry=None,
     admission=None,
     overload=None,
     **listener,
@@ -43,6 +44,7 @@ async def running_router(
             "breaker": breaker or {},
             "retries": retries or {},
             "history": history or {},
+            "telemetry": telemetry or {},
             "admission": admission or {},
             "overload": overload or {},
         }
@@ -68,6 +70,7 @@ async def running_router(
                     router=router,
                     stop=stop,
                     target=f"127.0.0.1:{addresses.grpc_port}",
+                    addresses=addresses,
                     channel=channel,
                     http=http,
                     chats=chat_pb2_grpc.ChatServiceStub(channel),

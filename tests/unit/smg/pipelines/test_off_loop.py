@@ -3,12 +3,16 @@
 import threading
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from smg.errors import InvalidRequest
 from smg.pipelines import chat, completion
 from smg.pipelines.chat import ChatPipeline
 from smg.pipelines.completion import CompletionPipeline
+from smg.pipelines.meter import Meters
 from smg.pipelines.off_loop import INLINE_BYTES, off_loop
+from smg.telemetry.metrics import RouterMetrics
+from smg.types.context import RequestContext
 from smg_proto.chat.v1 import chat_pb2, completion_pb2
 
 
@@ -36,6 +40,7 @@ async def test_long_requests_are_checked_in_a_thread(monkeypatch, long, module, 
 
     monkeypatch.setattr(module, name, refuse)
     request = request_type(model="m" * (INLINE_BYTES if long else 1))
+    meter = Meters(RouterMetrics(CollectorRegistry())).start("chat", RequestContext("r"))
     with pytest.raises(InvalidRequest, match="seen"):
-        await pipeline(None, None).run(request, None, None, None)
+        await pipeline(None, None).run(request, None, None, meter)
     assert (seen[0] == threading.get_ident()) != long
