@@ -19,6 +19,8 @@ class Worker:
     url = "grpc://a:1"
     state_name = "ready"
     inflight_requests = 4
+    cb_state = 2
+    steps_per_second = 12.5
     connections = 2
     load = Load()
 
@@ -32,6 +34,7 @@ def test_workers_are_read_when_the_metrics_are_read():
 
     assert (value("ready"), value("inflight_requests"), value("running_sequences")) == (1, 4, 3)
     assert (value("kv_capacity_tokens"), value("steps_total"), value("connections_total")) == (200, 77, 2)
+    assert (value("steps_per_second"), value("cb_state")) == (12.5, 2)
     assert [value("state", state=state) for state in STATES] == [0, 1, 0, 0]
     workers[0].state_name = "draining"
     assert value("ready") == 0
