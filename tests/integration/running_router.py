@@ -9,7 +9,14 @@ import httpx
 from grpc_status import rpc_status
 
 from smg.server import Router
-from smg.settings import CallerSettings, ListenerSettings, RouterSettings, RoutingSettings, WorkerSettings
+from smg.settings import (
+    AdmissionSettings,
+    CallerSettings,
+    ListenerSettings,
+    RouterSettings,
+    RoutingSettings,
+    WorkerSettings,
+)
 from smg_proto.admin.v1 import admin_pb2_grpc
 from smg_proto.chat.v1 import chat_pb2_grpc
 from smg_proto.errors.v1 import errors_pb2
@@ -17,15 +24,16 @@ from smg_proto.model.v1 import model_pb2_grpc
 
 
 @asynccontextmanager
-async def running_router(*urls, callers=None, routing=None, **listener):
+async def running_router(*urls, callers=None, routing=None, workers=None, admission=None, **listener):
     """`.router`, `.http` and the stubs of the gRPC services; stopped at the end."""
     settings = RouterSettings(
         listener=ListenerSettings(
             host="127.0.0.1", port=0, grpc_port=0, **{"shutdown_grace_period_secs": 5, **listener}
         ),
-        workers=WorkerSettings(worker_urls=urls),
+        workers=WorkerSettings(worker_urls=urls, **(workers or {})),
         callers=CallerSettings(**(callers or {})),
         routing=RoutingSettings(**(routing or {})),
+        admission=AdmissionSettings(**(admission or {})),
     )
     router, stop = Router(settings), asyncio.Event()
     ready = asyncio.get_running_loop().create_future()
