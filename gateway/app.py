@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote
 
-import httptools
-
 from gateway.errors import error_answer
+from gateway.head import CLOSE, answer_head, header_lines
 from gateway.reply import HttpReply, Outlet
-from gateway.request import HttpRequest, request_context
+from gateway.request import HttpRequest, request_context, split_target
 from smg.errors import BodyTooLarge, InternalError, MethodNotAllowed, SmgError, WorkerUnavailable
+from smg.types.context import new_id
 
 if TYPE_CHECKING:
     from gateway.arriving import ArrivingRequest
@@ -101,6 +101,23 @@ class GatewayApp:
             exchange.refuse(error)
         return exchange
 
+    def refusal(self, error: SmgError) -> bytes:
+        """The whole answer to what never became a request, after which the connection is closed."""
+        status, headers, body = error_answer(error)
+        request_id = new_id("req")
+        headers += [(b"content-length", b"%d" % len(body)), (b"x-request-id", request_id.encode())]
+        self.observer.http_response("unknown", status)
+        if self.limits.access_log:
+            fields = {
+                "request_id": request_id,
+                "method": "",
+                "path": "",
+                "status": status,
+                "duration_ms": 0.0,
+            }
+            logger.info("request", extra=fields)
+        return answer_head(status, header_lines(headers), CLOSE) + body
+
 
 class Exchange:
     """One request and its answer.
@@ -138,7 +155,7 @@ class Exchange:
             SmgError: the request is refused for its head.
         """
         app, request = self._app, self._request
-        raw_path, self._query = _target(request.url)
+        raw_path, self._query = split_target(request.url)
         self._raw_path = raw_path
         try:
             route, self._parameters = app.routes.find(request.method, raw_path)
@@ -169,6 +186,10 @@ class Exchange:
     def refuse_body(self) -> None:
         """The body is longer than allowed."""
         self.refuse(BodyTooLarge(f"the body has more than {self.max_body_bytes} bytes; no more are allowed"))
+
+    def write_comment(self) -> None:
+        """Write something that means nothing, if the answer is a stream of events."""
+        self._app.keep_alive.ping(self.reply)
 
     def left(self) -> None:
         """The client has left."""
@@ -283,16 +304,3 @@ class Exchange:
         self.reply.start(status, headers)
         self.reply.end(body)
         return status
-
-
-def _target(url: bytes) -> tuple[str, str]:
-    """Path and query of a request target, as sent: most clients send no more than a path."""
-    if url[:1] == b"/" and b"#" not in url:
-        path, _, query = url.partition(b"?")
-    else:
-        try:
-            parsed = httptools.parse_url(url)
-        except httptools.HttpParserInvalidURLError:
-            return url.decode("latin-1"), ""
-        path, query = parsed.path or b"", parsed.query or b""
-    return path.decode("latin-1"), query.decode("latin-1")

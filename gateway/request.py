@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import httptools
+
 from smg.policies.hints import parse_routing_key, parse_target_worker
 from smg.types.context import ANONYMOUS, RequestContext, is_usable_id, new_id
 
@@ -59,3 +61,16 @@ def request_context(
         parse_routing_key(headers.get(b"x-smg-routing-key")),
         parse_target_worker(headers.get(b"x-smg-target-worker")),
     )
+
+
+def split_target(url: bytes) -> tuple[str, str]:
+    """Path and query of a request target, as sent: most clients send no more than a path."""
+    if url[:1] == b"/" and b"#" not in url:
+        path, _, query = url.partition(b"?")
+    else:
+        try:
+            parsed = httptools.parse_url(url)
+        except httptools.HttpParserInvalidURLError:
+            return url.decode("latin-1"), ""
+        path, query = parsed.path or b"", parsed.query or b""
+    return path.decode("latin-1"), query.decode("latin-1")
