@@ -24,6 +24,7 @@ from gateway.openai.handlers import OpenAIHandlers
 from gateway.routes import ROUTE_NAMES, Route, RouteTable, build_routes
 from gateway.sse import KeepAlive
 from gateway.status import StatusHandlers
+from smg.draining import Drain
 from smg.pipelines.admission import Admission
 from smg.pipelines.catalog import ModelCatalog
 from smg.pipelines.chat import ChatPipeline
@@ -124,13 +125,20 @@ class Router:
         self._metrics = RouterMetrics(self._prometheus, routes=(*ROUTE_NAMES, *ROUTES))
         self._metrics.watch_workers(lambda: [each.worker for each in self.registry.workers() if each.worker])
         self.registry.on_change(lambda: self._metrics.set_models(self.registry.models()))
-        self.admission = admission_of(settings.admission)
+        timeout_s = settings.listener.request_timeout_secs
+        self.admission = admission_of(settings.admission, timeout_s)
         engine_call = EngineCall(
             self.registry,
             make_policy(settings.routing),
             retry_options(settings.retries),
-            settings.listener.request_timeout_secs,
+            timeout_s,
             self._metrics.retried,
+        )
+        self._drain = Drain(
+            self.admission,
+            engine_call,
+            delay_s=settings.listener.shutdown_delay_secs,
+            grace_s=settings.listener.shutdown_grace_period_secs,
         )
         self._chat = ChatPipeline(self.catalog, self.admission, engine_call)
         self._completion = CompletionPipeline(self.catalog, self.admission, engine_call)
@@ -172,21 +180,13 @@ class Router:
                     try:
                         await stop.wait()
                     finally:
-                        await self._drain(http, grpc, serving)
+                        self.is_draining = True
+                        await self._drain.run(http, grpc, serving)
                         for task in background:
                             task.cancel()
             finally:
                 await self.registry.close()
                 await self._tokenizers.close()
-
-    async def _drain(self, http: HttpListener, grpc: GrpcServer, serving: asyncio.Task[None]) -> None:
-        self.is_draining = True
-        grace_s = self._settings.listener.shutdown_grace_period_secs
-        running = self.admission.running
-        if running:
-            logger.info("draining: %d requests run and get %g s; a second signal ends now", running, grace_s)
-        http.stop(grace_s)
-        await asyncio.shield(asyncio.gather(serving, grpc.stop(grace_s)))
 
     async def _preload(self) -> None:
         """Load tokenizers as models appear, so that a first request does not wait for them."""
@@ -277,12 +277,12 @@ def retry_options(settings: RetrySettings) -> RetryOptions:
     )
 
 
-def admission_of(settings: AdmissionSettings) -> Admission:
+def admission_of(settings: AdmissionSettings, request_timeout_s: float) -> Admission:
     """How many requests run and wait."""
     limit = settings.max_concurrent_requests
     if limit < 0:
         limit = max(LEAST_REQUESTS, REQUESTS_PER_CORE * (os.cpu_count() or 1))
-    return Admission(limit, settings.queue_size, settings.queue_timeout_secs)
+    return Admission(limit, settings.queue_size, settings.queue_timeout_secs, request_timeout_s)
 
 
 def callers(settings: CallerSettings) -> CallerDirectory:

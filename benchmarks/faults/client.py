@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from benchmarks.gateway.load import HOST
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncGenerator, Mapping
 
 CHAT = "/v1/chat/completions"
 # What names one answer and no other: its id, those of its calls, and the second of its birth.
@@ -84,7 +84,7 @@ async def ask(port: int, body: Mapping[str, Any], path: str = CHAT) -> Reply:
 
 
 @contextlib.asynccontextmanager
-async def connected(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+async def connected(port: int) -> AsyncGenerator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """A connection, closed at the end."""
     reader, writer = await asyncio.open_connection(HOST, port)
     try:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from math import inf
 from typing import Self
 
-from smg.errors import Overloaded, WorkerUnavailable
+from smg.errors import DeadlineExceeded, Overloaded, SmgError, WorkerUnavailable
 
 RETRY_AFTER_S = 2
 
@@ -18,12 +19,20 @@ class Admission:
         max_running: requests that run at a time; 0 for no bound.
         queue_size: requests that may wait.
         queue_timeout_s: longest wait.
+        request_timeout_s: longest time of a request, its wait included.
     """
 
-    def __init__(self, max_running: int = 0, queue_size: int = 100, queue_timeout_s: float = 60.0) -> None:
+    def __init__(
+        self,
+        max_running: int = 0,
+        queue_size: int = 100,
+        queue_timeout_s: float = 60.0,
+        request_timeout_s: float = inf,
+    ) -> None:
         self._max_running = max_running
         self._queue_size = queue_size
         self._queue_timeout_s = queue_timeout_s
+        self._request_timeout_s = request_timeout_s
         self._waiting: deque[asyncio.Future[None]] = deque()
         self.running = 0
 
@@ -38,6 +47,7 @@ class Admission:
         Entering raises:
             Overloaded: the queue is full.
             WorkerUnavailable: waited longer than the queue's time.
+            DeadlineExceeded: waited longer than a request may take.
         """
         # Places are only counted, so all requests share the one object.
         return self
@@ -60,6 +70,13 @@ class Admission:
                 return
         self.running -= 1
 
+    def refuse_waiting(self, error: SmgError) -> None:
+        """End the wait of everybody in the queue with an error."""
+        while self._waiting:
+            place = self._waiting.popleft()
+            if not place.done():
+                place.set_exception(error)
+
     async def _wait(self) -> None:
         if len(self._waiting) >= self._queue_size:
             raise Overloaded(
@@ -70,10 +87,14 @@ class Admission:
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(place)
         try:
-            async with asyncio.timeout(self._queue_timeout_s):
+            async with asyncio.timeout(min(self._queue_timeout_s, self._request_timeout_s)):
                 await place
         except TimeoutError:
             self._give_back(place)
+            if self._request_timeout_s < self._queue_timeout_s:
+                raise DeadlineExceeded(
+                    f"the request took longer than {self._request_timeout_s:g} s, all of it in the queue"
+                ) from None
             raise WorkerUnavailable(
                 f"waited {self._queue_timeout_s:g} s for a place; none became free",
                 code="admission_queue_timeout",
@@ -85,7 +106,7 @@ class Admission:
 
     def _give_back(self, place: asyncio.Future[None]) -> None:
         # A place that was handed over while its owner was leaving goes to the next in the queue.
-        if place.done() and not place.cancelled():
+        if place.done() and not place.cancelled() and place.exception() is None:
             self.leave()
         elif place in self._waiting:
             self._waiting.remove(place)

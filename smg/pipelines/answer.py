@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from smg.errors import DeadlineExceeded, EngineError
+from smg.errors import EngineError
 from smg.pipelines.sinks import AnswerHead, AnswerSink, UsageCounter
 from smg.pipelines.turns import Turns
 
@@ -45,7 +45,10 @@ class Answer:
         self._worker: Worker | None = None
         self._choices: Sequence[Choice] = ()
         self._remaining = 0
-        self._late_after_s = 0.0
+        # What ends the answer whatever attempts are left; None while nothing does.
+        self._stopped_by: SmgError | None = None
+        # Waits between two attempts.
+        self._pause: asyncio.Future[None] | None = None
         # Prompt and cached tokens by prompt: the choices of one prompt share it, so the largest cache hit counts.
         self._prompts: dict[int, tuple[int, int]] = {}
 
@@ -64,10 +67,10 @@ class Answer:
         """Take the choices that are about to be submitted to a worker.
 
         Raises:
-            DeadlineExceeded: time ran out between two attempts.
+            SmgError: it was stopped between two attempts.
         """
-        if self._is_late:
-            raise self._late()
+        if self._stopped_by is not None:
+            raise self._stopped_by
         self._worker = worker
         self._choices = choices
         self._remaining = len(choices)
@@ -119,17 +122,25 @@ class Answer:
         # Retrieved here as well: a request whose client has left awaits `done` no more.
         self.done.exception()
 
-    def time_out(self, limit_s: float) -> None:
-        """The request has taken as long as it may."""
-        self._late_after_s = limit_s
-        self.choice_failed(self._late())
+    def stop(self, error: SmgError) -> None:
+        """End with an error that no other attempt can mend, such as that the time is up."""
+        self._stopped_by = error
+        self.choice_failed(error)
+        self._end_pause()
 
-    @property
-    def _is_late(self) -> bool:
-        return self._late_after_s > 0
+    async def pause(self, pause_s: float) -> None:
+        """Wait before another attempt; not longer than until the answer is stopped."""
+        self._pause = self._loop.create_future()
+        timer = self._loop.call_later(pause_s, self._end_pause)
+        try:
+            await self._pause
+        finally:
+            timer.cancel()
+            self._pause = None
 
-    def _late(self) -> DeadlineExceeded:
-        return DeadlineExceeded(f"the request took longer than {self._late_after_s:g} s")
+    def _end_pause(self) -> None:
+        if self._pause is not None and not self._pause.done():
+            self._pause.set_result(None)
 
     def fail(self, error: SmgError) -> None:
         """Tell the client of an answer that was opened and cannot be completed."""
@@ -147,7 +158,8 @@ class Answer:
                     choice.is_finished = True
                     worker.abort(choice.sequence)
 
-    @staticmethod
-    def can_retry(error: SmgError) -> bool:
+    def can_retry(self, error: SmgError) -> bool:
         """True if another worker, or the same one later, may succeed."""
+        if error is self._stopped_by:
+            return False
         return error.can_retry if isinstance(error, EngineError) else error.is_retryable

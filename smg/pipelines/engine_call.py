@@ -12,8 +12,7 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from smg.errors import InvalidRequest, SmgError, WorkerUnavailable
-from smg.pipelines.answer import Answer
+from smg.errors import DeadlineExceeded, InvalidRequest, SmgError, WorkerUnavailable
 from smg.pipelines.plan import Group
 from smg.pipelines.turns import Turns
 from smg.policies.base import RouteRequest
@@ -21,6 +20,7 @@ from smg.policies.base import RouteRequest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from smg.pipelines.answer import Answer
     from smg.policies.base import Policy
     from smg.types.context import RequestContext
     from smg.workers.base import Worker
@@ -57,6 +57,7 @@ class Work(NamedTuple):
     Attributes:
         route: name of the route that it arrived on, for metrics.
         model: id of the model, not an alias.
+        arrived_at: loop time of the request's arrival.
         prompt_ids: the prompt that decides the placement.
         build: makes the messages and the listeners of one attempt, in step; fresh ones each time.
         constraint: kind of the form that the output must have; empty for none.
@@ -64,6 +65,7 @@ class Work(NamedTuple):
 
     route: str
     model: str
+    arrived_at: float
     prompt_ids: bytes
     build: Callable[[], list[Group]]
     constraint: str = ""
@@ -102,7 +104,7 @@ class EngineCall:
         timeout_s: float,
         on_retry: Callable[[str], None],
     ) -> None:
-        """Args: timeout_s bounds one request, retries included; on_retry is told of every further attempt."""
+        """Args: timeout_s bounds one request from its arrival, retries included; on_retry is told of every further attempt."""
         self._registry = registry
         self._policy = policy
         self._retries = retries
@@ -110,6 +112,7 @@ class EngineCall:
         self._on_retry = on_retry
         # All answers take turns with each other: many long ones hold up the event loop no longer than one.
         self._turns = Turns()
+        self._running: set[Answer] = set()
 
     async def run(self, work: Work, answer: Answer, context: RequestContext) -> None:
         """Run an answer to its end. Cancelling the caller aborts its sequences.
@@ -118,7 +121,9 @@ class EngineCall:
             SmgError: the answer failed before it was opened. Later failures go to its sink.
         """
         answer.turns = self._turns
-        deadline = asyncio.get_running_loop().call_later(self._timeout_s, answer.time_out, self._timeout_s)
+        self._running.add(answer)
+        late_at = work.arrived_at + self._timeout_s
+        deadline = asyncio.get_running_loop().call_at(late_at, self._time_out, answer)
         try:
             await self._run(work, answer, context)
         except SmgError as error:
@@ -127,6 +132,15 @@ class EngineCall:
             answer.fail(error)
         finally:
             deadline.cancel()
+            self._running.discard(answer)
+
+    def stop_all(self, error: SmgError) -> None:
+        """End every answer that runs, with an error; engines are told."""
+        for answer in tuple(self._running):
+            answer.stop(error)
+
+    def _time_out(self, answer: Answer) -> None:
+        answer.stop(DeadlineExceeded(f"the request took longer than {self._timeout_s:g} s"))
 
     async def _run(self, work: Work, answer: Answer, context: RequestContext) -> None:
         route = RouteRequest(
@@ -149,7 +163,7 @@ class EngineCall:
                 await answer.done
             except SmgError as error:
                 is_last = attempt == self._retries.max_attempts
-                if is_last or not Answer.can_retry(error) or (answer.is_open and not _can_resume(groups)):
+                if is_last or not answer.can_retry(error) or (answer.is_open and not _can_resume(groups)):
                     raise
                 excluded |= {worker.id}
             else:
@@ -157,7 +171,7 @@ class EngineCall:
             finally:
                 answer.abort()
             self._on_retry(work.route)
-            await asyncio.sleep(self._retries.pause_s(attempt))
+            await answer.pause(self._retries.pause_s(attempt))
 
     def _place(
         self, model: str, route: RouteRequest, excluded: frozenset[str], unfit: frozenset[str]

@@ -32,18 +32,19 @@ class RequestMeter:
     """Measures one request: in a `with` body, from its arrival to the end of the body, what its answer counts.
 
     Attributes:
+        arrived_at: loop time of its arrival.
         created: unix time of its arrival, in whole seconds; what answers carry as `created`.
         route: name of the route that it arrived on.
     """
 
-    __slots__ = ("created", "route", "_metrics", "_time", "_started_at", "_series", "_answer")
+    __slots__ = ("arrived_at", "created", "route", "_metrics", "_time", "_series", "_answer")
 
     def __init__(self, metrics: RouterMetrics, route: str) -> None:
         self.created = int(time.time())  # noqa: TID251 - the one wall clock that clients see
         self.route = route
         self._metrics = metrics
         self._time = asyncio.get_running_loop().time
-        self._started_at = self._time()
+        self.arrived_at = self._time()
         self._series: RequestSeries
         self._answer: Answer
 
@@ -59,7 +60,7 @@ class RequestMeter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        answer, started_at = self._answer, self._started_at
+        answer, started_at = self._answer, self.arrived_at
         usage = answer.usage
         error = error or answer.error
         result = RequestResult(

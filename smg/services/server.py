@@ -104,9 +104,13 @@ class GrpcServer:
         finally:
             forget()
 
+    def say_not_serving(self) -> None:
+        """Tell those who ask or watch that nothing new is wanted; what comes is still served."""
+        self._health.stop()
+
     async def stop(self, grace_s: float) -> None:
         """Take nothing new, let running calls end, and cut those that are left after the grace period."""
-        self._health.stop()
+        self.say_not_serving()
         if self._server is not None:
             await self._server.stop(grace_s)
 

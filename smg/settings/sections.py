@@ -65,6 +65,11 @@ class ListenerSettings(Section):
     shutdown_grace_period_secs: float = setting(
         180.0, "Seconds that running requests get to finish after SIGTERM.", ge=0
     )
+    shutdown_delay_secs: float = setting(
+        0.0,
+        "Seconds after SIGTERM in which requests are still taken while readiness says no, for load balancers to notice.",
+        ge=0,
+    )
 
     @model_validator(mode="after")
     def _ports_differ(self) -> Self:

@@ -13,6 +13,7 @@ from smg.settings import (
     AdmissionSettings,
     CallerSettings,
     ListenerSettings,
+    RetrySettings,
     RouterSettings,
     RoutingSettings,
     WorkerSettings,
@@ -24,7 +25,9 @@ from smg_proto.model.v1 import model_pb2_grpc
 
 
 @asynccontextmanager
-async def running_router(*urls, callers=None, routing=None, workers=None, admission=None, **listener):
+async def running_router(
+    *urls, callers=None, routing=None, workers=None, admission=None, retries=None, **listener
+):
     """`.router`, `.http` and the stubs of the gRPC services; stopped at the end."""
     settings = RouterSettings(
         listener=ListenerSettings(
@@ -34,6 +37,7 @@ async def running_router(*urls, callers=None, routing=None, workers=None, admiss
         callers=CallerSettings(**(callers or {})),
         routing=RoutingSettings(**(routing or {})),
         admission=AdmissionSettings(**(admission or {})),
+        retries=RetrySettings(**(retries or {})),
     )
     router, stop = Router(settings), asyncio.Event()
     ready = asyncio.get_running_loop().create_future()
