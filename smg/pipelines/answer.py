@@ -63,19 +63,21 @@ class Answer:
     def turns(self, turns: Turns) -> None:
         self._turns = turns
 
-    def start(self, worker: Worker, choices: Sequence[Choice]) -> None:
+    def start(self, worker: Worker, choices: Sequence[Choice], unended: int) -> None:
         """Take the choices that are about to be submitted to a worker.
 
-        Raises:
-            SmgError: it was stopped between two attempts.
+        Args:
+            worker: where they are to run.
+            choices: what it gets.
+            unended: choices whose end is still to be written; some may be complete.
         """
-        if self._stopped_by is not None:
-            raise self._stopped_by
         self._worker = worker
         self._choices = choices
-        self._remaining = len(choices)
+        self._remaining = unended
         if self.done.done():
             self.done = self._loop.create_future()
+        if not unended:
+            self._complete()
 
     def open(self) -> None:
         """The first event of the answer has arrived."""
@@ -110,8 +112,11 @@ class Answer:
         usage.reasoning_tokens += counted or choice.reasoning_tokens
         self._remaining -= 1
         if self._remaining == 0 and not self.done.done():
-            self.sink.close()
-            self.done.set_result(None)
+            self._complete()
+
+    def _complete(self) -> None:
+        self.sink.close()
+        self.done.set_result(None)
 
     def choice_failed(self, error: SmgError) -> None:
         """A choice is lost, and the answer with it, unless somebody can make it go on elsewhere."""
@@ -129,7 +134,13 @@ class Answer:
         self._end_pause()
 
     async def pause(self, pause_s: float) -> None:
-        """Wait before another attempt; not longer than until the answer is stopped."""
+        """Wait before another attempt.
+
+        Raises:
+            SmgError: the answer was stopped, before or meanwhile.
+        """
+        if self._stopped_by is not None:
+            raise self._stopped_by
         self._pause = self._loop.create_future()
         timer = self._loop.call_later(pause_s, self._end_pause)
         try:
@@ -137,6 +148,8 @@ class Answer:
         finally:
             timer.cancel()
             self._pause = None
+        if self._stopped_by is not None:
+            raise self._stopped_by
 
     def _end_pause(self) -> None:
         if self._pause is not None and not self._pause.done():
@@ -157,6 +170,8 @@ class Answer:
                 if not choice.is_finished:
                     choice.is_finished = True
                     worker.abort(choice.sequence)
+                # The number means somebody else on the next worker.
+                choice.sequence = 0
 
     def can_retry(self, error: SmgError) -> bool:
         """True if another worker, or the same one later, may succeed."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from smg.pipelines.answer import Answer
+    from smg.pipelines.choice import Choice
     from smg.policies.base import Policy
     from smg.types.context import RequestContext
     from smg.workers.base import Worker
@@ -71,21 +72,43 @@ class Work(NamedTuple):
     constraint: str = ""
 
 
+async def _attempt(worker: Worker, answer: Answer, groups: list[Group]) -> None:
+    """Run what is not complete of an answer on a worker, to the end of the answer."""
+    unended = sum(not choice.has_ended for choice in _choices(groups))
+    if answer.is_open:
+        groups = _resumed(groups)
+    answer.start(worker, _choices(groups), unended)
+    try:
+        for group in groups:
+            _submit(worker, group)
+        await answer.done
+    finally:
+        answer.abort()
+
+
 def _submit(worker: Worker, group: Group) -> None:
     sequences = worker.generate_choices(group.requests, group.choices)
     for choice, sequence in zip(group.choices, sequences, strict=True):
         choice.sequence = sequence
 
 
-def _can_resume(groups: list[Group]) -> bool:
-    return all(choice.has_ended or choice.can_resume for group in groups for choice in group.choices)
+def _choices(groups: list[Group]) -> list[Choice]:
+    return [choice for group in groups for choice in group.choices]
+
+
+def _abandon(groups: list[Group]) -> None:
+    """Nothing more of these is written."""
+    for choice in _choices(groups):
+        choice.is_abandoned = True
 
 
 def _resumed(groups: list[Group]) -> list[Group]:
-    """What has not ended, to be gone on with."""
+    """What is not complete, to be gone on with."""
     rest: list[Group] = []
     for group in groups:
-        unended = [pair for pair in zip(*group, strict=True) if not pair[1].has_ended]
+        unended = [
+            pair for pair in zip(*group, strict=True) if not (pair[1].has_ended or pair[1].is_complete)
+        ]
         for request, choice in unended:
             choice.resume(request)
         if unended:
@@ -153,25 +176,28 @@ class EngineCall:
         unfit = self._unfit(work)
         excluded = unfit
         groups: list[Group] = []
-        for attempt in range(1, self._retries.max_attempts + 1):
-            worker = self._place(work.model, route, excluded, unfit)
-            groups = _resumed(groups) if answer.is_open else work.build()
-            answer.start(worker, [choice for group in groups for choice in group.choices])
-            try:
-                for group in groups:
-                    _submit(worker, group)
-                await answer.done
-            except SmgError as error:
-                is_last = attempt == self._retries.max_attempts
-                if is_last or not answer.can_retry(error) or (answer.is_open and not _can_resume(groups)):
-                    raise
-                excluded |= {worker.id}
-            else:
-                return
-            finally:
-                answer.abort()
-            self._on_retry(work.route)
-            await answer.pause(self._retries.pause_s(attempt))
+        try:
+            for attempt in range(1, self._retries.max_attempts + 1):
+                if not answer.is_open:
+                    _abandon(groups)
+                    groups = work.build()
+                worker: Worker | None = None
+                try:
+                    worker = self._place(work.model, route, excluded, unfit)
+                    await _attempt(worker, answer, groups)
+                except SmgError as error:
+                    # That nobody is there is told at once, but to a client that has the beginning of its answer.
+                    is_refused = not answer.can_retry(error) or (worker is None and not answer.is_open)
+                    if is_refused or attempt == self._retries.max_attempts:
+                        raise
+                else:
+                    return
+                if worker is not None:
+                    excluded |= {worker.id}
+                self._on_retry(work.route)
+                await answer.pause(self._retries.pause_s(attempt))
+        finally:
+            _abandon(groups)
 
     def _place(
         self, model: str, route: RouteRequest, excluded: frozenset[str], unfit: frozenset[str]

@@ -72,7 +72,7 @@ async def workers(*kinds, ready=(), lost=()):
 def run(registry, kind, *, attempts=1):
     retries = RetryOptions(max_attempts=attempts, initial_backoff_s=0.0, max_backoff_s=0.0)
     call = EngineCall(registry, make_policy("round_robin"), retries, 60, lambda route: None)
-    choice = SimpleNamespace(sequence=0, is_finished=False)
+    choice = SimpleNamespace(sequence=0, is_finished=False, has_ended=False, is_abandoned=False)
     work = Work(
         "chat",
         "m",
