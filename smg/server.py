@@ -111,7 +111,8 @@ class Router:
         routes = self._build(status)
         listener = settings.listener
         limits = Limits(
-            max_body_bytes=listener.max_payload_size,
+            # No route takes media yet.
+            max_body_bytes=listener.text_bytes,
             max_held_bytes=listener.slow_reader_bytes,
             max_stall_s=listener.slow_reader_secs,
             id_headers=tuple(name.encode() for name in settings.telemetry.request_id_headers),

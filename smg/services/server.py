@@ -158,7 +158,7 @@ def _why_not(host: str, port: int) -> str:
 def _options(listener: ListenerSettings) -> list[tuple[str, int]]:
     idle_ms = round(listener.idle_connection_timeout_secs * 1000)
     return [
-        ("grpc.max_receive_message_length", min(listener.max_payload_size, _HIGHEST_INT32)),
+        ("grpc.max_receive_message_length", min(listener.text_bytes, _HIGHEST_INT32)),
         ("grpc.max_send_message_length", -1),
         ("grpc.max_connection_idle_ms", min(max(idle_ms, 1), _HIGHEST_INT32)),
         # A second router on the same port must fail, not take half of the connections.

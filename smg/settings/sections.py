@@ -46,6 +46,12 @@ class ListenerSettings(Section):
         _port_after, "gRPC port. 0 takes a free one. Default: the port after --port.", ge=0, le=HIGHEST_PORT
     )
     max_payload_size: int = setting(512 * _MIB, "Longest request body, in bytes.", metavar="BYTES", ge=1)
+    max_text_payload_size: int = setting(
+        16 * _MIB,
+        "Longest request without media, in bytes. Reading longer ones holds up other requests.",
+        metavar="BYTES",
+        ge=1,
+    )
     sse_keepalive_secs: float = setting(
         15.0, "Seconds of silence after which an open stream gets a comment line. 0 sends none.", ge=0
     )
@@ -70,6 +76,11 @@ class ListenerSettings(Section):
         "Seconds after SIGTERM in which requests are still taken while readiness says no, for load balancers to notice.",
         ge=0,
     )
+
+    @property
+    def text_bytes(self) -> int:
+        """Longest request of a route that takes no media."""
+        return min(self.max_payload_size, self.max_text_payload_size)
 
     @model_validator(mode="after")
     def _ports_differ(self) -> Self:
