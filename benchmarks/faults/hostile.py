@@ -11,8 +11,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import json
 import resource
 import socket
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +24,7 @@ import uvloop
 from benchmarks.faults.client import CHAT, Quantiles, ask, connected, request_bytes
 from benchmarks.faults.fleet import EngineProcess, echo_flags, metric, start_gateway
 from benchmarks.faults.soak import open_files, rss_kb
-from benchmarks.gateway.children import Children
+from benchmarks.gateway.children import ChildFailed, Children
 from benchmarks.gateway.load import HOST
 from benchmarks.gateway.tokenizer import ensure_tokenizer
 
@@ -56,6 +58,18 @@ async def _probe(port: int, seconds: float) -> Quantiles:
         for number in range(int(seconds * RATE)):
             await asyncio.sleep(started + number / RATE - time.perf_counter())
             group.create_task(once())
+    return times
+
+
+async def _probe_elsewhere(port: int) -> Quantiles:
+    """The same in a process of its own: this one is busy with being hostile. Raises ChildFailed."""
+    command = [sys.executable, "-m", "benchmarks.faults.hostile", "--probe", str(port)]
+    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
+    told, _ = await process.communicate()
+    if process.returncode:
+        raise ChildFailed(f"the steady client failed with status {process.returncode}")
+    times = Quantiles()
+    times.values = json.loads(told)
     return times
 
 
@@ -207,7 +221,7 @@ async def _idle_streams(port: int, pid: int, count: int) -> str:
     try:
         await asyncio.gather(*(begin() for _ in range(count)))
         each = (rss_kb(pid) - before_kb) / count
-        times = await _probe(port, LOAD_S)
+        times = await _probe_elsewhere(port)
         line = _line(f"{count} idle open streams", times)
         opened = open_files(pid) - files
     finally:
@@ -227,7 +241,7 @@ async def _run(idle: int, only: str | None) -> None:
         engine = EngineProcess(children, "engine", flags)
         engine.wait_ready()
         gateway, port = start_gateway(children, [engine.url], "--max-concurrent-requests", "0")
-        await _probe(port, 2.0)
+        await _probe(port, 1.0)
         if only in (None, "idle"):
             print(await _idle_streams(port, gateway.pid, idle), flush=True)
         for name, load in LOADS.items():
@@ -235,7 +249,7 @@ async def _run(idle: int, only: str | None) -> None:
                 continue
             async with load(port) as what:
                 await asyncio.sleep(1.0)
-                times = await _probe(port, LOAD_S)
+                times = await _probe_elsewhere(port)
             print(_line(what, times), flush=True)
             await asyncio.sleep(1.0)
         await asyncio.sleep(2.0)
@@ -252,7 +266,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.faults.hostile", description=__doc__)
     parser.add_argument("--idle", type=int, default=5000, help="idle open streams")
     parser.add_argument("--only", choices=[*LOADS, "idle"], help="one load alone")
+    parser.add_argument("--probe", type=int, metavar="PORT", help="be the steady client, and print its times")
     asked = parser.parse_args()
+    if asked.probe:
+        print(json.dumps(uvloop.run(_probe(asked.probe, LOAD_S)).values))
+        return
     # Each stream is a socket here and one in the gateway, which inherits the limit.
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, asked.idle + SPARE_FILES), hard))
