@@ -112,7 +112,7 @@ class Router:
         listener = settings.listener
         limits = Limits(
             # No route takes media yet.
-            max_body_bytes=listener.text_bytes,
+            max_body_bytes=min(listener.max_payload_size, listener.max_text_payload_size),
             max_held_bytes=listener.slow_reader_bytes,
             max_stall_s=listener.slow_reader_secs,
             id_headers=tuple(name.encode() for name in settings.telemetry.request_id_headers),
@@ -264,6 +264,7 @@ def worker_options(settings: WorkerSettings) -> WorkerOptions:
         health_failures=settings.health_failure_threshold,
         health_successes=settings.health_success_threshold,
         wedge_s=settings.worker_wedge_secs,
+        silence_s=settings.worker_silence_secs,
     )
 
 

@@ -168,7 +168,7 @@ def _choice_of(event: bytes) -> int:
     return int(event[place + 8 : place + 9]) if place >= 0 else 9
 
 
-async def _run(count: int, *, is_local: bool, wedge_s: float) -> Verdict:
+async def _run(count: int, *, is_local: bool, silence_s: float) -> Verdict:
     with Children(ROOT, BUILD / "chaos") as children:
         if is_local:
             flags = ["--engine", "local", "--dtype", "fp32", "--threads", "1", "--max-context", "1024",
@@ -179,7 +179,7 @@ async def _run(count: int, *, is_local: bool, wedge_s: float) -> Verdict:
         for engine in engines:
             engine.wait_ready()
         gateway, port = start_gateway(
-            children, [engine.url for engine in engines], "--worker-wedge-secs", str(wedge_s),
+            children, [engine.url for engine in engines], "--worker-silence-secs", str(silence_s),
             "--policy", "round_robin", "--tool-call-parser", "hermes",
         )  # fmt: skip
         bodies = local_bodies(count, "m") if is_local else echo_bodies(count, 200)
@@ -187,7 +187,7 @@ async def _run(count: int, *, is_local: bool, wedge_s: float) -> Verdict:
         before = int(await asyncio.to_thread(metric, port, "smg_retries_total"))
         running = asyncio.create_task(run_all(port, bodies))
         await asyncio.sleep(1.5)
-        await disturb(engines, lambda: asyncio.sleep(2 * wedge_s))
+        await disturb(engines, lambda: asyncio.sleep(2 * silence_s))
         seen = await running
         moved = int(await asyncio.to_thread(metric, port, "smg_retries_total")) - before
         print({reply.status: reply.events[-1][:300] for reply in seen if not reply.is_whole})
@@ -210,9 +210,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.faults.chaos", description=__doc__)
     parser.add_argument("--streams", type=int, default=200)
     parser.add_argument("--local", action="store_true", help="three processes of the local model")
-    parser.add_argument("--wedge-secs", type=float, default=2.0)
+    parser.add_argument("--silence-secs", type=float, default=2.0)
     asked = parser.parse_args()
-    verdict = asyncio.run(_run(asked.streams, is_local=asked.local, wedge_s=asked.wedge_secs))
+    verdict = asyncio.run(_run(asked.streams, is_local=asked.local, silence_s=asked.silence_secs))
     print(verdict)
     sys.exit(0 if verdict.is_good else 1)
 

@@ -156,9 +156,10 @@ def _why_not(host: str, port: int) -> str:
 
 
 def _options(listener: ListenerSettings) -> list[tuple[str, int]]:
+    most_bytes = min(listener.max_payload_size, listener.max_text_payload_size)
     idle_ms = round(listener.idle_connection_timeout_secs * 1000)
     return [
-        ("grpc.max_receive_message_length", min(listener.text_bytes, _HIGHEST_INT32)),
+        ("grpc.max_receive_message_length", min(most_bytes, _HIGHEST_INT32)),
         ("grpc.max_send_message_length", -1),
         ("grpc.max_connection_idle_ms", min(max(idle_ms, 1), _HIGHEST_INT32)),
         # A second router on the same port must fail, not take half of the connections.

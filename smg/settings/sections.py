@@ -77,11 +77,6 @@ class ListenerSettings(Section):
         ge=0,
     )
 
-    @property
-    def text_bytes(self) -> int:
-        """Longest request of a route that takes no media."""
-        return min(self.max_payload_size, self.max_text_payload_size)
-
     @model_validator(mode="after")
     def _ports_differ(self) -> Self:
         if self.port and self.port == self.grpc_port:
@@ -127,6 +122,11 @@ class WorkerSettings(Section):
     worker_connect_timeout_secs: float = setting(5.0, "Longest wait for a connection to a worker.", gt=0)
     worker_wedge_secs: float = setting(
         30.0, "Seconds without a step, while sequences run, after which a worker counts as wedged.", gt=0
+    )
+    worker_silence_secs: float = setting(
+        10.0,
+        "Seconds in which an engine of our own protocol says nothing, while sequences run, after which it counts as lost.",
+        gt=0,
     )
     health_check_interval_secs: float = setting(10.0, "Seconds between health checks of a worker.", gt=0)
     health_check_timeout_secs: float = setting(5.0, "Longest wait for the answer to a health check.", gt=0)

@@ -10,7 +10,7 @@ from benchmarks.gateway.children import Children
 from tests.integration.running_router import running_router
 
 STREAMS = 200
-WEDGE_S = 1.0
+SILENCE_S = 1.0
 
 
 async def until(condition):
@@ -34,7 +34,7 @@ def engines(tmp_path, tokenizer_dir):
 async def test_nobody_notices_that_one_engine_is_killed_and_one_frozen(engines):
     bodies = echo_bodies(STREAMS, 64)
     urls = [engine.url for engine in engines]
-    async with running_router(*urls, workers={"worker_wedge_secs": WEDGE_S}) as gateway:
+    async with running_router(*urls, workers={"worker_silence_secs": SILENCE_S}) as gateway:
         registry, port = gateway.router.registry, gateway.http.base_url.port
         await until(lambda: len(registry.snapshots("m")) == len(engines))
         expected = await run_all(port, bodies)
