@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote
 
 from gateway.errors import error_answer
-from gateway.head import CLOSE, answer_head, header_lines
-from gateway.reply import HttpReply, Outlet
 from gateway.request import HttpRequest, request_context, split_target
 from smg.errors import BodyTooLarge, InternalError, MethodNotAllowed, SmgError, WorkerUnavailable
-from smg.types.context import new_id
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gateway.arriving import ArrivingRequest
+    from gateway.reply import ExchangeReply
     from gateway.routes import Route, RouteTable
     from gateway.sse import KeepAlive
     from smg.types.callers import CallerDirectory
@@ -60,8 +60,17 @@ class Observer(Protocol):
         ...
 
 
-class Connection(Outlet, Protocol):
+class Connection(Protocol):
     """The connection, as far as an exchange sees it."""
+
+    def new_reply(self, max_held_bytes: int, on_drop: Callable[[], None]) -> ExchangeReply:
+        """Where the exchange writes its answer.
+
+        Args:
+            max_held_bytes: most bytes to hold back for a slow client before it is dropped.
+            on_drop: called once when the client is too slow.
+        """
+        ...
 
     def close(self) -> None:
         """Close when the client has read what was written, or has had its time."""
@@ -101,23 +110,6 @@ class GatewayApp:
             exchange.refuse(error)
         return exchange
 
-    def refusal(self, error: SmgError) -> bytes:
-        """The whole answer to what never became a request, after which the connection is closed."""
-        status, headers, body = error_answer(error)
-        request_id = new_id("req")
-        headers += [(b"content-length", b"%d" % len(body)), (b"x-request-id", request_id.encode())]
-        self.observer.http_response("unknown", status)
-        if self.limits.access_log:
-            fields = {
-                "request_id": request_id,
-                "method": "",
-                "path": "",
-                "status": status,
-                "duration_ms": 0.0,
-            }
-            logger.info("request", extra=fields)
-        return answer_head(status, header_lines(headers), CLOSE) + body
-
 
 class Exchange:
     """One request and its answer.
@@ -136,7 +128,7 @@ class Exchange:
     def __init__(self, app: GatewayApp, request: ArrivingRequest, connection: Connection) -> None:
         limits = app.limits
         self.max_body_bytes = limits.max_body_bytes
-        self.reply = HttpReply(connection, limits.max_held_bytes, self._dropped)
+        self.reply = connection.new_reply(limits.max_held_bytes, self._dropped)
         self._app = app
         self._request = request
         self._connection: Connection | None = connection

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, cast
 from gateway.arriving import RequestReader
 from gateway.half_closed import LeaveWatch
 from gateway.head import CONTINUE
+from gateway.refusal import refusal
+from gateway.reply import HttpReply
 from smg.errors import RequestTimeout
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ class HttpConnection(RequestReader):
         self._transport = cast("asyncio.Transport", None)
         # The request whose turn it is, and those that have come behind it.
         self._current: ArrivingRequest | None = None
+        self._reply: HttpReply | None = None
         self._queue: deque[ArrivingRequest] = deque()
         self._is_stopping = False
         # Set when the client sends no more and still waits.
@@ -75,6 +78,7 @@ class HttpConnection(RequestReader):
         if self._leave_watch is not None:
             self._leave_watch.stop()
         current, self._current = self._current, None
+        self._reply = None
         self._queue.clear()
         if current is not None and current.exchange is not None:
             current.exchange.left()
@@ -100,14 +104,19 @@ class HttpConnection(RequestReader):
     def pause_writing(self) -> None:
         """The client does not read."""
         self.is_full = True
-        if self._current is not None and self._current.exchange is not None:
-            self._current.exchange.reply.pause()
+        if self._reply is not None:
+            self._reply.pause()
 
     def resume_writing(self) -> None:
         """The client reads again."""
         self.is_full = False
-        if self._current is not None and self._current.exchange is not None:
-            self._current.exchange.reply.resume()
+        if self._reply is not None:
+            self._reply.resume()
+
+    def new_reply(self, max_held_bytes: int, on_drop: Callable[[], None]) -> HttpReply:
+        """Where the current request's answer is written."""
+        reply = self._reply = HttpReply(self, max_held_bytes, on_drop)
+        return reply
 
     def answered(self, *, is_whole: bool) -> None:
         """The last byte of the current answer was sent; an answer that is not whole must be followed by nothing."""
@@ -222,7 +231,7 @@ class HttpConnection(RequestReader):
 
     def _next(self) -> None:
         """The current request is answered, and read to its end."""
-        self._current = None
+        self._current = self._reply = None
         self._idle_ticks = 0
         if self._queue:
             # Not at once: thousands of short answers would call each other.
@@ -243,7 +252,7 @@ class HttpConnection(RequestReader):
         self.keeps_alive = False
         if current is None:
             if not self._queue:
-                self.send(self._app.refusal(error))
+                self.send(refusal(self._app, error))
         elif (
             current.exchange is not None and not current.is_complete and not current.exchange.reply.is_started
         ):
