@@ -73,11 +73,13 @@ def echo_flags(tokenizer: Path, step_s: float, *more: str) -> list[str]:
             "--log-level", "warning", *more]  # fmt: skip
 
 
-def start_gateway(children: Children, urls: Sequence[str], *flags: str) -> tuple[Child, int]:
+def start_gateway(
+    children: Children, urls: Sequence[str], *flags: str, log_level: str = "warn"
+) -> tuple[Child, int]:
     """Start `smg launch`. Returns it and its HTTP port; ready when it says so. Raises ChildFailed. Blocks."""
     port = free_port()
     command = [sys.executable, "-m", "smg", "launch", "--host", HOST, "--port", str(port), "--grpc-port", "0",
-               "--log-level", "warn", "--worker-urls", *urls, *flags]  # fmt: skip
+               "--log-level", log_level, "--worker-urls", *urls, *flags]  # fmt: skip
     child = children.start("gateway", command)
     child.wait_for_line(r"^ready http://", 60.0)
     deadline = time.monotonic() + 60.0
