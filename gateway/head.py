@@ -63,3 +63,10 @@ def content_length(headers: Sequence[Header]) -> int | None:
         if name == b"content-length":
             return int(value)
     return None
+
+
+def whole_answer(status: int, text: str) -> bytes:
+    """A short plain answer, after which the connection is closed."""
+    body = text.encode("ascii")
+    lines = b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n" % len(body)
+    return answer_head(status, lines, CLOSE) + body

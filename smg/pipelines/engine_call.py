@@ -62,6 +62,7 @@ class Work(NamedTuple):
         prompt_ids: the prompt that decides the placement.
         build: makes the messages and the listeners of one attempt, in step; fresh ones each time.
         constraint: kind of the form that the output must have; empty for none.
+        tokenizer: fingerprint of the tokenizer that made the prompt; empty when it is not known.
     """
 
     route: str
@@ -70,6 +71,7 @@ class Work(NamedTuple):
     prompt_ids: bytes
     build: Callable[[], list[Group]]
     constraint: str = ""
+    tokenizer: str = ""
 
 
 async def _attempt(worker: Worker, answer: Answer, groups: list[Group]) -> None:
@@ -183,7 +185,7 @@ class EngineCall:
                     groups = work.build()
                 worker: Worker | None = None
                 try:
-                    worker = self._place(work.model, route, excluded, unfit)
+                    worker = self._place(work, route, excluded, unfit)
                     await _attempt(worker, answer, groups)
                 except SmgError as error:
                     # That nobody is there is told at once, but to a client that has the beginning of its answer.
@@ -200,15 +202,16 @@ class EngineCall:
             _abandon(groups)
 
     def _place(
-        self, model: str, route: RouteRequest, excluded: frozenset[str], unfit: frozenset[str]
+        self, work: Work, route: RouteRequest, excluded: frozenset[str], unfit: frozenset[str]
     ) -> Worker:
+        model, tokenizer = work.model, work.tokenizer
         try:
-            return self._registry.place(model, self._policy, route, excluded)
+            return self._registry.place(model, self._policy, route, excluded, tokenizer)
         except WorkerUnavailable:
             if excluded == unfit:
                 raise
         # Every other worker has failed as well: the first one may be back.
-        return self._registry.place(model, self._policy, route, unfit)
+        return self._registry.place(model, self._policy, route, unfit, tokenizer)
 
     def _unfit(self, work: Work) -> frozenset[str]:
         """Workers that would not hold the output to its form.
