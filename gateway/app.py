@@ -13,11 +13,9 @@ from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote
 
-import httptools
-
 from gateway.cors import is_preflight
 from gateway.errors import error_answer
-from gateway.request import HttpRequest, request_context
+from gateway.request import HttpRequest, request_context, split_target
 from smg.callers.audit import AdminCall
 from smg.callers.directory import check_role
 from smg.errors import BodyTooLarge, InternalError, MethodNotAllowed, SmgError, WorkerUnavailable
@@ -185,7 +183,7 @@ class Exchange:
             SmgError: the request is refused for its head.
         """
         app, request = self._app, self._request
-        raw_path, self._query = _target(request.url)
+        raw_path, self._query = split_target(request.url)
         self._raw_path = raw_path
         if app.cors is not None:
             self.reply.extra_headers = app.cors.answer(request.headers.get(b"origin", b""))
@@ -224,6 +222,10 @@ class Exchange:
     def refuse_body(self) -> None:
         """The body is longer than allowed."""
         self.refuse(BodyTooLarge(f"the body has more than {self.max_body_bytes} bytes; no more are allowed"))
+
+    def write_comment(self) -> None:
+        """Write something that means nothing, if the answer is a stream of events."""
+        self._app.keep_alive.ping(self.reply)
 
     def left(self) -> None:
         """The client has left."""
@@ -372,16 +374,3 @@ class Exchange:
 
 def _is_read(method: str) -> bool:
     return method in ("GET", "HEAD")
-
-
-def _target(url: bytes) -> tuple[str, str]:
-    """Path and query of a request target, as sent: most clients send no more than a path."""
-    if url[:1] == b"/" and b"#" not in url:
-        path, _, query = url.partition(b"?")
-    else:
-        try:
-            parsed = httptools.parse_url(url)
-        except httptools.HttpParserInvalidURLError:
-            return url.decode("latin-1"), ""
-        path, query = parsed.path or b"", parsed.query or b""
-    return path.decode("latin-1"), query.decode("latin-1")

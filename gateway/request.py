@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import httptools
+
 from smg.policies.hints import asks_for_reason, first_routing_key, parse_target_worker
 from smg.telemetry.tracecontext import usable_traceparent, usable_tracestate
 from smg.types.context import ANONYMOUS, PlacementNote, RequestContext, is_usable_id, new_id
@@ -68,3 +70,16 @@ def request_context(
         PlacementNote() if asks_for_reason(headers.get(b"x-smg-explain-routing")) else None,
         usable_tracestate(headers.get(b"tracestate", b"").decode("latin-1")) if traceparent else "",
     )
+
+
+def split_target(url: bytes) -> tuple[str, str]:
+    """Path and query of a request target, as sent: most clients send no more than a path."""
+    if url[:1] == b"/" and b"#" not in url:
+        path, _, query = url.partition(b"?")
+    else:
+        try:
+            parsed = httptools.parse_url(url)
+        except httptools.HttpParserInvalidURLError:
+            return url.decode("latin-1"), ""
+        path, query = parsed.path or b"", parsed.query or b""
+    return path.decode("latin-1"), query.decode("latin-1")

@@ -13,9 +13,11 @@
     ├── NotFound                404  no such thing                         NOT_FOUND
     │   └── ModelNotFound       404  no worker serves the model            NOT_FOUND
     ├── MethodNotAllowed        405  wrong HTTP method                     UNIMPLEMENTED
+    ├── RequestTimeout          408  the request itself did not arrive     DEADLINE_EXCEEDED
     ├── AlreadyExists           409  it is there                           ALREADY_EXISTS
     ├── BodyTooLarge            413  more bytes than the setting allows    INVALID_ARGUMENT
     ├── Overloaded              429  over a limit                          RESOURCE_EXHAUSTED
+    ├── HeadTooLarge            431  more bytes or headers than allowed    INVALID_ARGUMENT
     ├── ClientGone              499  the caller left                       CANCELLED
     ├── InternalError           500  our fault                             INTERNAL
     │   ├── StorageFailed       500  the history store does not answer     INTERNAL
@@ -207,6 +209,14 @@ class MethodNotAllowed(SmgError):
     default_code = "method_not_allowed"
 
 
+class RequestTimeout(SmgError):
+    """The client began a request and did not send the rest of it."""
+
+    http_status = 408
+    grpc_code = DEADLINE_EXCEEDED
+    default_code = "request_timeout"
+
+
 class AlreadyExists(SmgError):
     """It is there already."""
 
@@ -230,6 +240,14 @@ class Overloaded(SmgError):
     grpc_code = RESOURCE_EXHAUSTED
     is_retryable = True
     default_code = "overloaded"
+
+
+class HeadTooLarge(SmgError):
+    """The head of the request has more bytes or headers than allowed."""
+
+    http_status = 431
+    grpc_code = INVALID_ARGUMENT
+    default_code = "request_head_too_large"
 
 
 class ClientGone(SmgError):

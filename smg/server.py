@@ -32,6 +32,7 @@ from gateway.sse import KeepAlive
 from gateway.status import StatusHandlers
 from smg.callers.audit import AuditLog
 from smg.callers.directory import caller_directory
+from smg.draining import Drain
 from smg.observation import Observation
 from smg.pipelines.admission import Admission, RateLimit
 from smg.pipelines.cache_feed import CacheFeed
@@ -145,7 +146,8 @@ class Router:
         routes = self._build(status)
         listener = settings.listener
         limits = Limits(
-            max_body_bytes=listener.max_payload_size,
+            # No route takes media yet.
+            max_body_bytes=min(listener.max_payload_size, listener.max_text_payload_size),
             max_held_bytes=listener.slow_reader_bytes,
             max_stall_s=listener.slow_reader_secs,
             id_headers=tuple(name.encode() for name in settings.telemetry.request_id_headers),
@@ -169,7 +171,8 @@ class Router:
         policy = self.policy = make_policy(settings.routing)
         if (cache_aware := cache_aware_of(policy)) is not None:
             self.registry.watch_caches(CacheFeed(cache_aware))
-        self.admission = admission_of(settings.admission)
+        timeout_s = settings.listener.request_timeout_secs
+        self.admission = admission_of(settings.admission, timeout_s)
         self.observation = Observation(
             settings.telemetry,
             (*ROUTE_NAMES, *ROUTES),
@@ -183,7 +186,7 @@ class Router:
             self.registry,
             policy,
             retry_options(settings.retries),
-            settings.listener.request_timeout_secs,
+            timeout_s,
             self._metrics.retried,
             pins_by_rid=settings.routing.routing_key_override,
         )
@@ -196,6 +199,12 @@ class Router:
             self.observation.meters,
             self._keep_alive,
             tells_timing=settings.telemetry.server_timing,
+        )
+        self._drain = Drain(
+            self.admission,
+            engine_call,
+            delay_s=settings.listener.shutdown_delay_secs,
+            grace_s=settings.listener.shutdown_grace_period_secs,
         )
         self._conversations = Conversations(self.history)
         return build_routes(
@@ -249,22 +258,14 @@ class Router:
                     try:
                         await stop.wait()
                     finally:
-                        await self._drain(http, grpc, serving)
+                        self.is_draining = True
+                        await self._drain.run(http, grpc, serving)
                         for task in background:
                             task.cancel()
             finally:
                 await self.registry.close()
                 await self._tokenizers.close()
                 await self.history.close()
-
-    async def _drain(self, http: HttpListener, grpc: GrpcServer, serving: asyncio.Task[None]) -> None:
-        self.is_draining = True
-        grace_s = self._settings.listener.shutdown_grace_period_secs
-        running = self.admission.running
-        if running:
-            logger.info("draining: %d requests run and get %g s; a second signal ends now", running, grace_s)
-        http.stop(grace_s)
-        await asyncio.shield(asyncio.gather(serving, grpc.stop(grace_s)))
 
     async def _preload(self) -> None:
         """Load tokenizers as models appear, so that a first request does not wait for them."""
@@ -370,6 +371,7 @@ def worker_options(settings: RouterSettings, tls: WorkerTls | None = None) -> Wo
         health_failures=workers.health_failure_threshold,
         health_successes=workers.health_success_threshold,
         wedge_s=workers.worker_wedge_secs,
+        silence_s=workers.worker_silence_secs,
         load_interval_s=fleet.load_monitor_interval if polls_loads else 0,
         is_health_checked=not fleet.disable_health_check,
         is_dp_aware=fleet.dp_aware,
@@ -413,14 +415,14 @@ def retry_options(settings: RetrySettings) -> RetryOptions:
     )
 
 
-def admission_of(settings: AdmissionSettings) -> Admission:
+def admission_of(settings: AdmissionSettings, request_timeout_s: float) -> Admission:
     """How many requests run and wait."""
     limit = settings.max_concurrent_requests
     if limit < 0:
         limit = max(LEAST_REQUESTS, REQUESTS_PER_CORE * (os.cpu_count() or 1))
     per_s = settings.rate_limit_tokens_per_second
     rate = RateLimit(per_s, limit or per_s) if per_s else None
-    return Admission(limit, settings.queue_size, settings.queue_timeout_secs, rate)
+    return Admission(limit, settings.queue_size, settings.queue_timeout_secs, rate, request_timeout_s)
 
 
 def tokenizer_dir(settings: ModelSettings) -> Path | None:

@@ -13,7 +13,7 @@ from gateway.openai.sampling import stream_form
 from gateway.openai.shapes import CHAT, COMPLETION
 from gateway.whole import TEXT, answer, answer_json
 from smg.errors import ModelNotFound, SmgError
-from smg.pipelines.off_loop import in_thread
+from smg.pipelines.off_loop import LongLane, in_thread
 from smg.pipelines.tools import is_forced
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 MessageT = TypeVar("MessageT")
 # Reading so much JSON takes about a millisecond.
 INLINE_BODY_BYTES = 128 * 1024
+# Longer ones take tens of milliseconds in single calls.
+HUGE_BODY_BYTES = 2 * 1024 * 1024
 
 
 class OpenAIHandlers:
@@ -56,11 +58,12 @@ class OpenAIHandlers:
         self._completion = completion
         self._catalog = catalog
         self._meters = meters
+        self._long_lane = LongLane()
 
     async def chat(self, request: HttpRequest, reply: Reply) -> None:
         """POST /v1/chat/completions."""
         meter = reply.meter = self._meters.start("chat", request.context, request.arrived_at)
-        message = await off_loop_if_long(request, _chat_message)
+        message = await off_loop_if_long(request, _chat_message, self._long_lane)
         meter.parsed()
         headers = self._answer_headers(request, meter, is_whole=not message.stream)
         if not message.stream:
@@ -77,7 +80,7 @@ class OpenAIHandlers:
     async def completions(self, request: HttpRequest, reply: Reply) -> None:
         """POST /v1/completions."""
         meter = reply.meter = self._meters.start("completions", request.context, request.arrived_at)
-        message = await off_loop_if_long(request, _completion_message)
+        message = await off_loop_if_long(request, _completion_message, self._long_lane)
         meter.parsed()
         headers = self._answer_headers(request, meter, is_whole=not message.stream)
         if not message.stream:
@@ -128,11 +131,16 @@ class OpenAIHandlers:
         return headers
 
 
-async def off_loop_if_long(request: HttpRequest, work: Callable[[HttpRequest], MessageT]) -> MessageT:
-    """Read a body: here when it is short, in a thread when that would hold up everybody else."""
-    if len(request.body) <= INLINE_BODY_BYTES:
+async def off_loop_if_long(
+    request: HttpRequest, work: Callable[[HttpRequest], MessageT], lane: LongLane
+) -> MessageT:
+    """Read a body: here when it is short, in a thread when that would hold up everybody else, alone when it is huge."""
+    size = len(request.body)
+    if size <= INLINE_BODY_BYTES:
         return work(request)
-    return await in_thread(work, request)
+    if size <= HUGE_BODY_BYTES:
+        return await in_thread(work, request)
+    return await lane.run(work, request)
 
 
 def _chat_message(request: HttpRequest) -> chat_pb2.ChatRequest:

@@ -49,9 +49,11 @@ HEADERS: dict[str, Json] = {
 _CODED = {
     403: ("Forbidden", "A key without the right."),
     404: ("NotFound", "There is no such model."),
+    408: ("RequestTimeout", "The request did not arrive in time; the connection is closed."),
     409: ("Conflict", "The engine's state does not allow it."),
     413: ("ContentTooLarge", "The body has more bytes than the gateway allows."),
     429: ("TooManyRequests", "Over a limit: of the gateway, of the caller, or of the engine."),
+    431: ("RequestHeaderFieldsTooLarge", "The head is too long; the connection is closed."),
     499: ("ClientClosedRequest", "The request was cancelled before it was answered."),
     500: ("InternalServerError", "A failure of the gateway or of the engine."),
     501: ("NotImplemented", "Well formed, and not served here."),
@@ -67,8 +69,6 @@ _NAMES = {
     400: "BadRequest",
     401: "Unauthorized",
     405: "MethodNotAllowed",
-    408: "RequestTimeout",
-    431: "RequestHeaderFieldsTooLarge",
     **{status: name for status, (name, _) in _CODED.items()},
 }
 # What may come on any path; on one that reads a body; and from an engine, whose own status decides.
@@ -149,15 +149,8 @@ def error_responses() -> dict[str, Json]:
             json_content("GatewayError"),
             {**_ERROR_CODE, "Allow": {"required": True, "schema": {"type": "string"}}},
         ),
-        "RequestTimeout": _from_listener("The request did not arrive in time; the connection is closed."),
-        "RequestHeaderFieldsTooLarge": _from_listener("The head is too long; the connection is closed."),
         **{name: _coded(status, meaning) for status, (name, meaning) in _CODED.items()},
     }
-
-
-def _from_listener(description: str) -> Json:
-    """An answer to what is not yet a request: it has no id."""
-    return {"description": description, "content": text_content()}
 
 
 def _coded(status: int, meaning: str) -> Json:

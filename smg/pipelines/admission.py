@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from math import inf
 from typing import TYPE_CHECKING, Self
 
-from smg.errors import Overloaded, WorkerUnavailable
+from smg.errors import DeadlineExceeded, Overloaded, SmgError, WorkerUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,6 +50,7 @@ class Admission:
         queue_size: requests that may wait.
         queue_timeout_s: longest wait.
         rate: how many begin per second; None for no bound.
+        request_timeout_s: longest time of a request, its wait included.
     """
 
     def __init__(
@@ -57,11 +59,13 @@ class Admission:
         queue_size: int = 100,
         queue_timeout_s: float = 60.0,
         rate: RateLimit | None = None,
+        request_timeout_s: float = inf,
     ) -> None:
         self._max_running = max_running
         self._queue_size = queue_size
         self._queue_timeout_s = queue_timeout_s
         self._rate = rate
+        self._request_timeout_s = request_timeout_s
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self.running = 0
@@ -77,6 +81,7 @@ class Admission:
         Entering raises:
             Overloaded: the queue is full.
             WorkerUnavailable: waited longer than the queue's time.
+            DeadlineExceeded: waited longer than a request may take.
         """
         # Places are only counted, so all requests share the one object.
         return self
@@ -124,6 +129,13 @@ class Admission:
         self._timer = None
         self._admit()
 
+    def refuse_waiting(self, error: SmgError) -> None:
+        """End the wait of everybody in the queue with an error."""
+        while self._waiting:
+            place = self._waiting.popleft()
+            if not place.done():
+                place.set_exception(error)
+
     async def _wait(self) -> None:
         if len(self._waiting) >= self._queue_size:
             raise Overloaded(
@@ -135,10 +147,14 @@ class Admission:
         self._waiting.append(place)
         self._admit()
         try:
-            async with asyncio.timeout(self._queue_timeout_s):
+            async with asyncio.timeout(min(self._queue_timeout_s, self._request_timeout_s)):
                 await place
         except TimeoutError:
             self._give_back(place)
+            if self._request_timeout_s < self._queue_timeout_s:
+                raise DeadlineExceeded(
+                    f"the request took longer than {self._request_timeout_s:g} s, all of it in the queue"
+                ) from None
             raise WorkerUnavailable(
                 f"waited {self._queue_timeout_s:g} s for a place; none became free",
                 code="admission_queue_timeout",
@@ -150,7 +166,7 @@ class Admission:
 
     def _give_back(self, place: asyncio.Future[None]) -> None:
         # A place that was handed over while its owner was leaving goes to the next in the queue.
-        if place.done() and not place.cancelled():
+        if place.done() and not place.cancelled() and place.exception() is None:
             self.leave()
         elif place in self._waiting:
             self._waiting.remove(place)

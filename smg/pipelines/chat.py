@@ -74,6 +74,7 @@ class ChatPipeline:
         work = Work(
             meter.route,
             model.id,
+            meter.arrived_at,
             prompt.ids,
             lambda: plan.attempt((prompt,), answer),
             plan.constraint_kind,

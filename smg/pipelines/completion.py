@@ -56,6 +56,7 @@ class CompletionPipeline:
         work = Work(
             meter.route,
             model.id,
+            meter.arrived_at,
             prompts[0].ids,
             lambda: plan.attempt(prompts, answer),
             plan.constraint_kind,

@@ -13,8 +13,7 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from smg.errors import InvalidRequest, SmgError, WorkerUnavailable
-from smg.pipelines.answer import Answer
+from smg.errors import DeadlineExceeded, InvalidRequest, SmgError, WorkerUnavailable
 from smg.pipelines.plan import Group
 from smg.pipelines.turns import Turns
 from smg.policies.base import RouteRequest
@@ -23,6 +22,8 @@ from smg.policies.hints import lineage_key, parse_routing_tokens
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from smg.pipelines.answer import Answer
+    from smg.pipelines.choice import Choice
     from smg.policies.base import Pick, Policy
     from smg.types.context import RequestContext
     from smg.workers.base import Worker
@@ -62,6 +63,7 @@ class Work(NamedTuple):
     Attributes:
         route: name of the route that it arrived on, for metrics.
         model: id of the model, not an alias.
+        arrived_at: loop time of the request's arrival.
         prompt_ids: the prompt that decides the placement.
         build: makes the messages and the listeners of one attempt, in step; fresh ones each time.
         constraint: kind of the form that the output must have; empty for none.
@@ -71,11 +73,26 @@ class Work(NamedTuple):
 
     route: str
     model: str
+    arrived_at: float
     prompt_ids: bytes
     build: Callable[[], list[Group]]
     constraint: str = ""
     tokenizer: str = ""
     rid: str = ""
+
+
+async def _attempt(worker: Worker, answer: Answer, groups: list[Group]) -> None:
+    """Run what is not complete of an answer on a worker, to the end of the answer."""
+    unended = sum(not choice.has_ended for choice in _choices(groups))
+    if answer.is_open:
+        groups = _resumed(groups)
+    answer.start(worker, _choices(groups), unended)
+    try:
+        for group in groups:
+            _submit(worker, group)
+        await answer.done
+    finally:
+        answer.abort()
 
 
 def _submit(worker: Worker, group: Group) -> None:
@@ -84,15 +101,23 @@ def _submit(worker: Worker, group: Group) -> None:
         choice.sequence = sequence
 
 
-def _can_resume(groups: list[Group]) -> bool:
-    return all(choice.has_ended or choice.can_resume for group in groups for choice in group.choices)
+def _choices(groups: list[Group]) -> list[Choice]:
+    return [choice for group in groups for choice in group.choices]
+
+
+def _abandon(groups: list[Group]) -> None:
+    """Nothing more of these is written."""
+    for choice in _choices(groups):
+        choice.is_abandoned = True
 
 
 def _resumed(groups: list[Group]) -> list[Group]:
-    """What has not ended, to be gone on with."""
+    """What is not complete, to be gone on with."""
     rest: list[Group] = []
     for group in groups:
-        unended = [pair for pair in zip(*group, strict=True) if not pair[1].has_ended]
+        unended = [
+            pair for pair in zip(*group, strict=True) if not (pair[1].has_ended or pair[1].is_complete)
+        ]
         for request, choice in unended:
             choice.resume(request)
         if unended:
@@ -119,7 +144,7 @@ class EngineCall:
             registry: the workers.
             policy: picks one.
             retries: how often and how fast.
-            timeout_s: bounds one request, retries included.
+            timeout_s: bounds one request from its arrival, retries included.
             on_retry: told of every further attempt.
             pins_by_rid: a request's `rid` is its routing key, before those in headers.
         """
@@ -131,6 +156,7 @@ class EngineCall:
         self._on_retry = on_retry
         # All answers take turns with each other: many long ones hold up the event loop no longer than one.
         self._turns = Turns()
+        self._running: set[Answer] = set()
 
     async def run(self, work: Work, answer: Answer, context: RequestContext) -> None:
         """Run an answer to its end. Cancelling the caller aborts its sequences.
@@ -139,7 +165,9 @@ class EngineCall:
             SmgError: the answer failed before it was opened. Later failures go to its sink.
         """
         answer.turns = self._turns
-        deadline = asyncio.get_running_loop().call_later(self._timeout_s, answer.time_out, self._timeout_s)
+        self._running.add(answer)
+        late_at = work.arrived_at + self._timeout_s
+        deadline = asyncio.get_running_loop().call_at(late_at, self._time_out, answer)
         try:
             await self._run(work, answer, context)
         except SmgError as error:
@@ -148,6 +176,15 @@ class EngineCall:
             answer.fail(error)
         finally:
             deadline.cancel()
+            self._running.discard(answer)
+
+    def stop_all(self, error: SmgError) -> None:
+        """End every answer that runs, with an error; engines are told."""
+        for answer in tuple(self._running):
+            answer.stop(error)
+
+    def _time_out(self, answer: Answer) -> None:
+        answer.stop(DeadlineExceeded(f"the request took longer than {self._timeout_s:g} s"))
 
     async def _run(self, work: Work, answer: Answer, context: RequestContext) -> None:
         route = RouteRequest(
@@ -162,25 +199,28 @@ class EngineCall:
         unfit = self._unfit(work)
         excluded = unfit
         groups: list[Group] = []
-        for attempt in range(1, self._retries.max_attempts + 1):
-            worker = self._place(work, route, excluded, unfit, self._explanation(context, attempt))
-            groups = _resumed(groups) if answer.is_open else work.build()
-            answer.start(worker, [choice for group in groups for choice in group.choices])
-            try:
-                for group in groups:
-                    _submit(worker, group)
-                await answer.done
-            except SmgError as error:
-                is_last = attempt == self._retries.max_attempts
-                if is_last or not Answer.can_retry(error) or (answer.is_open and not _can_resume(groups)):
-                    raise
-                excluded |= {worker.id}
-            else:
-                return
-            finally:
-                answer.abort()
-            self._on_retry(work.route)
-            await asyncio.sleep(self._retries.pause_s(attempt))
+        try:
+            for attempt in range(1, self._retries.max_attempts + 1):
+                if not answer.is_open:
+                    _abandon(groups)
+                    groups = work.build()
+                worker: Worker | None = None
+                try:
+                    worker = self._place(work, route, excluded, unfit, self._explanation(context, attempt))
+                    await _attempt(worker, answer, groups)
+                except SmgError as error:
+                    # That nobody is there is told at once, but to a client that has the beginning of its answer.
+                    is_refused = not answer.can_retry(error) or (worker is None and not answer.is_open)
+                    if is_refused or attempt == self._retries.max_attempts:
+                        raise
+                else:
+                    return
+                if worker is not None:
+                    excluded |= {worker.id}
+                self._on_retry(work.route)
+                await answer.pause(self._retries.pause_s(attempt))
+        finally:
+            _abandon(groups)
 
     def _place(
         self,

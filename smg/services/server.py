@@ -133,9 +133,13 @@ class GrpcServer:
         finally:
             forget()
 
+    def say_not_serving(self) -> None:
+        """Tell those who ask or watch that nothing new is wanted; what comes is still served."""
+        self._health.stop()
+
     async def stop(self, grace_s: float) -> None:
         """Take nothing new, let running calls end, and cut those that are left after the grace period."""
-        self._health.stop()
+        self.say_not_serving()
         if self._server is not None:
             await self._server.stop(grace_s)
 
@@ -191,12 +195,10 @@ def _why_not(host: str, port: int) -> str:
 
 
 def _options(listener: ListenerSettings, handshake_s: float) -> list[tuple[str, int]]:
+    most_bytes = min(listener.max_payload_size, listener.max_text_payload_size)
     idle_ms = round(listener.idle_connection_timeout_secs * 1000)
     return [
-        (
-            "grpc.max_receive_message_length",
-            min(listener.max_payload_size + _AROUND_BODY_BYTES, _HIGHEST_INT32),
-        ),
+        ("grpc.max_receive_message_length", min(most_bytes + _AROUND_BODY_BYTES, _HIGHEST_INT32)),
         ("grpc.max_send_message_length", -1),
         ("grpc.max_connection_idle_ms", min(max(idle_ms, 1), _HIGHEST_INT32)),
         ("grpc.server_handshake_timeout_ms", min(max(round(handshake_s * 1000), 1), _HIGHEST_INT32)),

@@ -57,6 +57,12 @@ class ListenerSettings(Section):
         metavar="ORIGIN",
     )
     max_payload_size: int = setting(512 * _MIB, "Longest request body, in bytes.", metavar="BYTES", ge=1)
+    max_text_payload_size: int = setting(
+        16 * _MIB,
+        "Longest request without media, in bytes. Reading longer ones holds up other requests.",
+        metavar="BYTES",
+        ge=1,
+    )
     sse_keepalive_secs: float = setting(
         15.0, "Seconds of silence after which an open stream gets a comment line. 0 sends none.", ge=0
     )
@@ -75,6 +81,11 @@ class ListenerSettings(Section):
     )
     shutdown_grace_period_secs: float = setting(
         180.0, "Seconds that running requests get to finish after SIGTERM.", ge=0
+    )
+    shutdown_delay_secs: float = setting(
+        0.0,
+        "Seconds after SIGTERM in which requests are still taken while readiness says no, for load balancers to notice.",
+        ge=0,
     )
 
     @model_validator(mode="after")
@@ -122,6 +133,11 @@ class WorkerSettings(Section):
     worker_connect_timeout_secs: float = setting(5.0, "Longest wait for a connection to a worker.", gt=0)
     worker_wedge_secs: float = setting(
         30.0, "Seconds without a step, while sequences run, after which a worker counts as wedged.", gt=0
+    )
+    worker_silence_secs: float = setting(
+        10.0,
+        "Seconds in which an engine of our own protocol says nothing, while sequences run, after which it counts as lost.",
+        gt=0,
     )
     health_check_interval_secs: float = setting(10.0, "Seconds between health checks of a worker.", gt=0)
     health_check_timeout_secs: float = setting(5.0, "Longest wait for the answer to a health check.", gt=0)

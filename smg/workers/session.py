@@ -20,6 +20,7 @@ from smg.workers.engine_client import SERVICE, EngineClient, Session
 from smg.workers.http2.connecting import connect
 from smg.workers.listeners import Listeners
 from smg.workers.outbox import Outbox
+from smg.workers.silence import wait_for_silence
 from smg.workers.step_rate import StepRate
 from smg.workers.tokenizer_archive import save_archive
 from smg_proto.engine.v1 import engine_pb2
@@ -53,7 +54,7 @@ class SessionWorker(ConnectedWorker):
         self._listeners = Listeners(self._send_abort, self._outcome)
         self._client: EngineClient | None = None
         self._session: Session | None = None
-        self._progress = 0
+        self._progress = self._events = 0
         self._backlog = Backlog()
         self._rate = StepRate()
 
@@ -128,7 +129,7 @@ class SessionWorker(ConnectedWorker):
             if self.on_cache_change is not None:
                 session.send(_WATCH_CACHE)
             self._opened(description)
-            await self._serve_together(self._watch_end(connection, session))
+            await self._serve_together(self._watch_end(connection, session), self._watch_silence())
         finally:
             self._is_open = False
             self._client = self._session = None
@@ -165,6 +166,11 @@ class SessionWorker(ConnectedWorker):
         # A session that carries nothing is not waited for: a proxy may keep it for ever.
         raise ConnectionLost(session.ended.result() if session.ended.done() else self._why_leaving)
 
+    async def _watch_silence(self) -> None:
+        silence_s = self._options.silence_s
+        await wait_for_silence(silence_s, lambda: self._events, lambda: len(self._listeners))
+        raise ConnectionLost(f"nothing was heard for {silence_s:g} s while sequences ran")
+
     async def _ask_health(self) -> str:
         return await self._open_client().health()
 
@@ -183,6 +189,7 @@ class SessionWorker(ConnectedWorker):
         self._listeners.fail_all(error)
 
     def _on_event(self, event: engine_pb2.SessionEvent) -> None:
+        self._events += 1
         if event.HasField("load"):
             load = event.load
             # A load alone comes at least every second, from an engine that stands still as well.

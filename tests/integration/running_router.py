@@ -21,13 +21,14 @@ async def running_router(
     *urls,
     callers=None,
     routing=None,
+    workers=None,
+    admission=None,
     discovery=None,
     fleet=None,
     breaker=None,
     retries=None,
     history=None,
     telemetry=None,
-    admission=None,
     overload=None,
     **listener,
 ):
@@ -36,7 +37,8 @@ async def running_router(
     settings = RouterSettings.model_validate(
         {
             "listener": {**ports, **listener},
-            "workers": {"worker_urls": urls},
+            "workers": {"worker_urls": urls, **(workers or {})},
+            "admission": admission or {},
             "callers": callers or {},
             "routing": routing or {},
             "discovery": discovery or {},
@@ -45,7 +47,6 @@ async def running_router(
             "retries": retries or {},
             "history": history or {},
             "telemetry": telemetry or {},
-            "admission": admission or {},
             "overload": overload or {},
         }
     )
