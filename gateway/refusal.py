@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from gateway.errors import error_answer
 from gateway.head import CLOSE, answer_head, header_lines
+from smg.telemetry.access import log_http
 from smg.types.context import new_id
 
 if TYPE_CHECKING:
     from gateway.app import GatewayApp
     from smg.errors import SmgError
-
-logger = logging.getLogger(__name__)
 
 
 def refusal(app: GatewayApp, error: SmgError) -> bytes:
@@ -22,7 +20,7 @@ def refusal(app: GatewayApp, error: SmgError) -> bytes:
     request_id = new_id("req")
     headers += [(b"content-length", b"%d" % len(body)), (b"x-request-id", request_id.encode())]
     app.observer.http_response("unknown", status)
+    app.observer.error_answered("unknown", error.code)
     if app.limits.access_log:
-        fields = {"request_id": request_id, "method": "", "path": "", "status": status, "duration_ms": 0.0}
-        logger.info("request", extra=fields)
+        log_http("", None, "", status, 0.0, request_id, "", {})
     return answer_head(status, header_lines(headers), CLOSE) + body

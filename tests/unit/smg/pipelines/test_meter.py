@@ -45,7 +45,7 @@ def begun(meter):
     answer = Answer("id", 0, "m", Sink())
     meter.parsed()
     measured = meter.measure("m", answer)
-    answer.start(FakeWorker("w", "grpc://a:1"), [])
+    answer.start(FakeWorker("w", "grpc://a:1"), [], 1)
     return answer, measured
 
 
@@ -86,9 +86,9 @@ async def test_attempts_after_the_first_token_are_failovers():
     registry, meter = started()
     answer, measured = begun(meter)
     with measured:
-        answer.start(FakeWorker("w", "grpc://a:1"), [])
+        answer.start(FakeWorker("w", "grpc://a:1"), [], 1)
         answer.open()
-        answer.start(FakeWorker("w", "grpc://a:1"), [])
+        answer.start(FakeWorker("w", "grpc://a:1"), [], 1)
     assert registry.get_sample_value("smg_failovers_total", {"route": "chat", "model": "m"}) == 1
     assert registry.get_sample_value("smg_worker_picks_total", {"worker": "grpc://a:1"}) == 3
     fields = meter.log_fields()
