@@ -22,7 +22,7 @@ class Family(NamedTuple):
         tools: one of TOOL_PARSERS.
         reasoning: a key of REASONING_PARSERS. It is used only where one of its tags is seen: models of one name reason
             or do not.
-        always_reasons: it is used all the same.
+        always_reasons: it is used all the same, and answers begin inside reasoning unless the prompt says otherwise.
     """
 
     tools: str | None = None
@@ -50,7 +50,7 @@ FAMILIES: tuple[tuple[str, Family], ...] = (
     (r"kimi-k2", Family("kimi_k2", "kimi_k2")),
     (r"glm-?(4\.[5-9]|5)", Family("glm45", "glm45")),
     (r"minimax-m3", Family("minimax_m3", "minimax_m3")),
-    (r"minimax-m2", Family("minimax_m2", "minimax_m2")),
+    (r"minimax-m2", Family("minimax_m2", "minimax_m2", always_reasons=True)),
     (r"magistral|mistral|mixtral|ministral|devstral|codestral|pixtral|voxtral", Family("mistral", "mistral")),
     (r"(meta-)?llama-?4", Family("pythonic")),
     (r"llama.*nemotron|nemotron-nano-.*v2|nvidia-nemotron-nano-(9|12)b-v2", Family("nemotron", "nemotron")),
@@ -148,6 +148,11 @@ def reasoning_parser_name(
     if "<|channel>" in template_text:
         return "gemma4"
     return next(filter(is_seen, _REASONING_EVIDENCE), None)
+
+
+def always_reasons(model_name: str) -> bool:
+    """Whether an answer begins inside reasoning though neither template nor vocabulary knows of any."""
+    return _family(model_name).always_reasons
 
 
 def _family(model_name: str) -> Family:

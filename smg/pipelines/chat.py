@@ -13,9 +13,10 @@ from smg.pipelines.engine_call import Work
 from smg.pipelines.off_loop import INLINE_BYTES, in_thread
 from smg.pipelines.output import PLAIN, OutputForm
 from smg.pipelines.plan import GenerationPlan
-from smg.pipelines.prompt_limits import check_context
+from smg.pipelines.prompt_limits import check_context, check_output
 from smg.pipelines.sampling import constraint, text_options
 from smg.pipelines.tools import forced_schema, is_forced, tool_schemas, usable_tools
+from smg.profiles import profile_for
 from smg.validation.chat import validate_chat
 from smg.validation.rules import set_fields
 from smg_proto.chat.v1 import options_pb2
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from smg.pipelines.engine_call import EngineCall
     from smg.pipelines.meter import RequestMeter
     from smg.pipelines.sinks import AnswerSink
+    from smg.profiles import Adapted, Profile
     from smg.types.context import RequestContext
     from smg_proto.chat.v1 import chat_pb2
 
@@ -51,8 +53,16 @@ class ChatPipeline:
         context: RequestContext,
         sink: AnswerSink,
         meter: RequestMeter,
+        profile: Profile | None = None,
     ) -> None:
         """Answer a request into a sink. Returns when the answer has ended; cancelling aborts it.
+
+        Args:
+            request: stays as it is.
+            context: of the caller.
+            sink: gets the answer.
+            meter: told how it went.
+            profile: whose rules hold; None for those of the model's name.
 
         Raises:
             SmgError: the request is refused or failed before the first event; nothing went to the sink.
@@ -60,20 +70,20 @@ class ChatPipeline:
         async with self._admission.permit():
             # Reading the JSON texts of a long request takes long.
             is_long = request.ByteSize() > INLINE_BYTES
-            if is_long:
-                await in_thread(validate_chat, request)
-            else:
-                validate_chat(request)
-            _refuse_other_outputs(request)
+            profile = profile or profile_for(request.model)
+            adapted = await in_thread(_checked, request, profile) if is_long else _checked(request, profile)
+            request = adapted.request
             model = await self._catalog.resolve(request.model)
-            prompted = await chat_prompt(model, request)
+            prompted = await chat_prompt(model, adapted.prompt)
             prompt = prompted.prompt
             check_context(model.card, prompt.tokens)
+            if profile.bounds_output:
+                check_output(model.card, request.sampling)
             answer = Answer(context.answer_id(request.rid), meter.created, request.model, sink)
             if is_long:
-                plan = await in_thread(_plan, model, request, context, prompted)
+                plan = await in_thread(_plan, model, request, context, prompted, profile)
             else:
-                plan = _plan(model, request, context, prompted)
+                plan = _plan(model, request, context, prompted, profile)
             work = Work(
                 meter.route,
                 model.id,
@@ -83,6 +93,18 @@ class ChatPipeline:
             )
             with meter.measure(model.id, answer):
                 await self._engine_call.run(work, answer, context)
+
+
+def _checked(request: chat_pb2.ChatRequest, profile: Profile) -> Adapted:
+    """The request under its profile, every rule kept.
+
+    Raises:
+        InvalidRequest: one or more are broken.
+    """
+    adapted = profile.adapt(request)
+    validate_chat(adapted.request)
+    _refuse_other_outputs(request)
+    return adapted
 
 
 def _refuse_other_outputs(request: chat_pb2.ChatRequest) -> None:
@@ -103,10 +125,14 @@ def _refuse_other_outputs(request: chat_pb2.ChatRequest) -> None:
 
 
 def _plan(
-    model: ServedModel, request: chat_pb2.ChatRequest, context: RequestContext, prompted: ChatPrompt
+    model: ServedModel,
+    request: chat_pb2.ChatRequest,
+    context: RequestContext,
+    prompted: ChatPrompt,
+    profile: Profile,
 ) -> GenerationPlan:
     fields = set_fields(request.sampling) if request.HasField("sampling") else {}
-    form = output_form(model, request, starts_inside=prompted.starts_inside)
+    form = output_form(model, request, starts_inside=prompted.starts_inside, scans_calls=profile.scans_calls)
     logprobs = None
     if request.logprobs:
         logprobs = work_pb2.LogprobsOptions(output=True, top_k=request.top_logprobs)
@@ -123,12 +149,21 @@ def _plan(
     )
 
 
-def output_form(model: ServedModel, request: chat_pb2.ChatRequest, *, starts_inside: bool) -> OutputForm:
-    """What the answer's text is made of."""
+def output_form(
+    model: ServedModel, request: chat_pb2.ChatRequest, *, starts_inside: bool, scans_calls: bool = False
+) -> OutputForm:
+    """What the answer's text is made of.
+
+    Args:
+        model: the model.
+        request: what was asked.
+        starts_inside: the answer begins inside reasoning.
+        scans_calls: there may be calls though the request declares no tools.
+    """
     separates = not request.HasField("separate_reasoning") or request.separate_reasoning
     reasoning = model.formats.reasoning if separates else None
     tools = usable_tools(request)
-    has_tools = bool(tools)
+    has_tools = bool(tools) or (scans_calls and not request.tools and not _forbids_calls(request))
     if reasoning is None and not has_tools:
         return PLAIN
     return OutputForm(
@@ -141,6 +176,10 @@ def output_form(model: ServedModel, request: chat_pb2.ChatRequest, *, starts_ins
         one_call=request.HasField("parallel_tool_calls") and not request.parallel_tool_calls,
         hold_reasoning=request.HasField("stream_reasoning") and not request.stream_reasoning,
     )
+
+
+def _forbids_calls(request: chat_pb2.ChatRequest) -> bool:
+    return request.tool_choice.mode == options_pb2.ToolChoice.MODE_NONE
 
 
 def _constraint(

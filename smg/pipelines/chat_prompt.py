@@ -70,7 +70,8 @@ def _render(model: ServedModel, request: chat_pb2.ChatRequest) -> ChatPrompt:
         max_tokens=most_tokens(model.card),
     )
     if not thinking.is_known:
-        return ChatPrompt(prompt, starts_inside=False, thinks=False)
+        thinks = model.formats.always_reasons and decision.thinks is not False and not continues
+        return ChatPrompt(prompt, starts_inside=thinks, thinks=thinks)
     if prompt.in_reasoning is not None:
         return ChatPrompt(prompt, prompt.in_reasoning, prompt.in_reasoning)
     thinks = thinking.starts_inside if decision.thinks is None else decision.thinks

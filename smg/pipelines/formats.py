@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from smg.parsers.choose import reasoning_parser_name, reasons_first, tool_parser_name
+from smg.parsers.choose import always_reasons, reasoning_parser_name, reasons_first, tool_parser_name
 from smg.parsers.reasoning import REASONING_PARSERS
 
 if TYPE_CHECKING:
@@ -20,11 +20,13 @@ class OutputFormats:
         tools: of its calls.
         reasoning: of its reasoning; None where it does not reason.
         reasons_first: while it thinks, its answers begin inside reasoning, tag or no tag.
+        always_reasons: they do though its template knows no reasoning.
     """
 
     tools: str
     reasoning: str | None
     reasons_first: bool = False
+    always_reasons: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,4 +49,5 @@ class FormatSettings:
             reasoning,
             reasons_first(model_id)
             or (self.reasoning is not None and REASONING_PARSERS[self.reasoning].reasons_first),
+            always_reasons(model_id),
         )

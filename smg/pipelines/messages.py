@@ -87,6 +87,8 @@ def _message(index: int, message: message_pb2.ChatMessage) -> dict[str, Any]:
         result["reasoning_content"] = message.reasoning_content
     if message.HasField("tool_call_id"):
         result["tool_call_id"] = message.tool_call_id
+    if message.tools_json:
+        result["tools"] = parse_json(message.tools_json, f"messages[{index}].tools")
     return result
 
 

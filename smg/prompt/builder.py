@@ -20,7 +20,7 @@ from smg.prompt.packed import ID_BYTES, pack_ids
 from smg.prompt.sandbox import MAX_OUTPUT_CHARS
 from smg.prompt.segments import too_long
 from smg.prompt.template import MARK_VARIABLE, ChatTemplate
-from smg.prompt.thinking import OPEN_TAG, continued_reasoning, open_reasoning, thinking_support
+from smg.prompt.thinking import continued_reasoning, open_reasoning, thinking_support
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -170,10 +170,10 @@ class PromptBuilder:
         }
         if continue_final_message:
             rendered, final_text = render_open(known.template, scope, mark)
-            in_reasoning = continued_reasoning(rendered, final_text)
+            in_reasoning = continued_reasoning(rendered, final_text, known.thinking.tags)
         else:
             rendered = known.template.render({**scope, "add_generation_prompt": add_generation_prompt})
-            in_reasoning = open_reasoning(rendered)
+            in_reasoning = open_reasoning(rendered, known.thinking.tags)
         text = rendered.replace(mark, "") if mark else rendered
         self._refuse_long(text, max_tokens)
         ids = self._prompts.encode_rendered(rendered, mark, max_tokens=max_tokens)
@@ -225,11 +225,9 @@ class PromptBuilder:
 
 
 def _known(template: ChatTemplate, parts: Parts) -> KnownTemplate:
-    in_vocabulary = any(control.text == OPEN_TAG for control in parts.controls)
+    vocabulary = frozenset(control.text for control in parts.controls)
     return KnownTemplate(
         template,
         conventions_of(template, parts.named_tokens, max_seconds=_TRIAL_SECONDS),
-        thinking_support(
-            template, parts.named_tokens, is_in_vocabulary=in_vocabulary, max_seconds=_TRIAL_SECONDS
-        ),
+        thinking_support(template, parts.named_tokens, vocabulary=vocabulary, max_seconds=_TRIAL_SECONDS),
     )

@@ -31,9 +31,9 @@ NEITHER = ThinkingSupport(is_known=True)
 PRINTS_ALL = "{{ enable_thinking }}/{{ thinking }}|{{ messages[0].content }}<a>{% if enable_thinking is false %}<think></think>{% endif %}"
 
 
-def support_of(source: str, *, in_vocabulary: bool = False) -> ThinkingSupport:
+def support_of(source: str, *vocabulary: str) -> ThinkingSupport:
     return thinking_support(
-        ChatTemplate(source), {"bos_token": "<s>"}, is_in_vocabulary=in_vocabulary, max_seconds=5
+        ChatTemplate(source), {"bos_token": "<s>"}, vocabulary=frozenset(vocabulary), max_seconds=5
     )
 
 
@@ -45,7 +45,7 @@ def support_of(source: str, *, in_vocabulary: bool = False) -> ThinkingSupport:
         (DEEPSEEK_TOGGLE, ("thinking",), set(), False),  # ends in </think> unless it is on
         (DEEPSEEK, (), set(), True),  # opens the block itself, always
         (EFFORTS, (), {"none", "low", "high"}, True),  # takes "high" when nothing is said
-        (PRINTS_ALL, ("enable_thinking", "thinking"), set(), True),  # shows the toggles: only its end tells
+        (PRINTS_ALL, ("enable_thinking",), set(), True),  # shows both toggles: the end tells which one works
         (CHATML, (), set(), False),
         ("{{ raise_exception('no') }}{{ enable_thinking }}<think>", ("enable_thinking",), set(), False),
     ],
@@ -63,8 +63,10 @@ def test_without_reasoning_tags_anywhere_an_answer_never_begins_in_reasoning() -
         "{% if enable_thinking is not defined or enable_thinking %}Think.{% endif %}{{ messages[0].content }}"
     )
     assert support_of(on_by_default) == ThinkingSupport(toggles=("enable_thinking",))
-    assert support_of(on_by_default, in_vocabulary=True).starts_inside
-    assert support_of(GRANITE, in_vocabulary=True) == ThinkingSupport(is_known=True, toggles=("thinking",))
+    assert support_of(on_by_default, "<think>").starts_inside
+    assert support_of(GRANITE, "<think>") == ThinkingSupport(
+        is_known=True, toggles=("thinking",), tags=(("<think>", "</think>"),)
+    )
 
 
 def test_a_toggle_that_changes_nothing_is_not_the_one_to_set() -> None:

@@ -5,6 +5,7 @@ import pytest
 from smg.errors import EngineError, InternalError
 from smg.parsers.events import Content
 from smg.pipelines.sinks import AnswerHead, ChoiceFinish, UsageCounter
+from smg.profiles import BASELINE
 from smg.services.sinks import ProtoChatSink, ProtoCompletionSink, usage_message
 from smg.services.stream_sinks import ProtoChatStreamSink, ProtoCompletionStreamSink, StreamForm
 from smg.services.streams import PieceBuffer
@@ -208,7 +209,7 @@ async def test_running_usage_is_in_every_chunk_and_never_goes_back():
 )
 def test_what_a_stream_carries_follows_its_options(include, continuous, form):
     options = options_pb2.StreamOptions(include_usage=include, continuous_usage_stats=continuous)
-    assert StreamForm.of(options) == form
+    assert StreamForm.of(BASELINE.stream_usage(options)) == form
 
 
 async def test_a_failed_stream_ends_with_its_error_after_the_text_and_without_usage():
