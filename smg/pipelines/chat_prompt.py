@@ -69,13 +69,13 @@ def _render(model: ServedModel, request: chat_pb2.ChatRequest) -> ChatPrompt:
         variables=decision.variables,
         max_tokens=most_tokens(model.card),
     )
-    if not thinking.is_known:
-        thinks = model.formats.always_reasons and decision.thinks is not False and not continues
-        return ChatPrompt(prompt, starts_inside=thinks, thinks=thinks)
+    always = model.formats.always_reasons and not continues
+    if not (thinking.is_known or always):
+        return ChatPrompt(prompt, starts_inside=False, thinks=False)
     if prompt.in_reasoning is not None:
         return ChatPrompt(prompt, prompt.in_reasoning, prompt.in_reasoning)
-    thinks = thinking.starts_inside if decision.thinks is None else decision.thinks
-    return ChatPrompt(prompt, thinks and model.formats.reasons_first, thinks)
+    thinks = (thinking.starts_inside or always) if decision.thinks is None else decision.thinks
+    return ChatPrompt(prompt, thinks and (model.formats.reasons_first or always), thinks)
 
 
 def _decision(request: chat_pb2.ChatRequest, known: KnownTemplate) -> ThinkingDecision:

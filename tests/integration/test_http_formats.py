@@ -23,8 +23,9 @@ KIMI = (
     "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>"
     '{"city": "5", "days": 5}<|tool_call_end|><|tool_calls_section_end|>'
 )
+# These models reason before all else; their prompt opens the reasoning.
 MINIMAX = (
-    '<minimax:tool_call>\n<invoke name="get_weather">\n<parameter name="city">5</parameter>\n'
+    '</think><minimax:tool_call>\n<invoke name="get_weather">\n<parameter name="city">5</parameter>\n'
     '<parameter name="days">5</parameter>\n</invoke>\n</minimax:tool_call>'
 )
 CODER = (

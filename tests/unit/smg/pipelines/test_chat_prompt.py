@@ -215,3 +215,20 @@ async def test_a_model_of_no_known_family_begins_inside_only_where_its_prompt_sa
     unknown = replace(shows, formats=OutputFormats("hermes", "think_tag"))
     assert not (await prompt_of(unknown)).starts_inside
     assert not (await prompt_of(unknown, thinking={"type": "enabled"})).starts_inside
+
+
+async def test_a_family_that_always_reasons_does_though_nothing_tells(
+    tokenizer_dir: Path, chatml: ServedModel
+) -> None:
+    formats = OutputFormats("minimax_m2", "minimax_m2", reasons_first=True, always_reasons=True)
+    model = replace(model_of(tokenizer_dir, "{{ messages[-1].content }}"), formats=formats)
+    assert (await prompt_of(model))[1:] == (True, True)
+    assert (await prompt_of(replace(chatml, formats=formats), reasoningEffort="none"))[1:] == (False, False)
+    continued = [*HI, {"role": "assistant", "text": "So"}]
+    assert not (await prompt_of(model, continued, continueFinalMessage=True)).starts_inside
+
+
+async def test_tools_that_a_message_declares_reach_the_template(tokenizer_dir: Path) -> None:
+    model = model_of(tokenizer_dir, "{{ messages[0].tools | tojson }}|{{ tools }}")
+    declared = [{"role": "system", "text": "", "toolsJson": '[{"type": "function", "n": 1.50}]'}]
+    assert (await prompt_of(model, declared)).prompt.text == '[{"type": "function", "n": 1.5}]|None'

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from smg.parsers.reasoning import REASONING_PARSERS
 from smg.prompt.template import ChatTemplate
 from smg.prompt.thinking import (
+    TAGS,
     ThinkingSupport,
     continued_reasoning,
     decide,
@@ -181,3 +183,18 @@ def test_the_end_of_a_prompt_tells(rendered: str, expected: bool | None) -> None
 )
 def test_a_continued_message_tells_by_its_own_text(text: str, expected: bool | None) -> None:
     assert continued_reasoning(f"<think></think>{text}|", text) is expected
+
+
+def test_the_tags_are_those_that_answers_are_read_by() -> None:
+    read = {(form.opening.strip(), form.closing.strip()) for form in REASONING_PARSERS.values()}
+    assert set(TAGS) == read
+
+
+@pytest.mark.parametrize(("opening", "closing"), TAGS)
+def test_every_family_s_tags_tell(opening: str, closing: str) -> None:
+    opens = support_of("{{ messages[0].content }}<a>" + opening)
+    assert (opens.is_known, opens.starts_inside, opens.tags) == (True, True, ((opening, closing),))
+    assert not support_of("{{ messages[0].content }}<a>" + opening + closing).starts_inside
+    assert open_reasoning(f"<a>{opening}\n", opens.tags) is True
+    assert continued_reasoning("", f"{opening}a{closing}b{opening}", opens.tags) is True
+    assert continued_reasoning("", f"{opening}a{closing}b", opens.tags) is False
