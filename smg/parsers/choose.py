@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from smg.parsers.harmony import HARMONY
 from smg.parsers.reasoning import REASONING_PARSERS
 
 if TYPE_CHECKING:
@@ -19,8 +20,8 @@ class Family(NamedTuple):
     """What the models of a family write; None leaves it to the template.
 
     Attributes:
-        tools: one of TOOL_PARSERS.
-        reasoning: a key of REASONING_PARSERS. It is used only where one of its tags is seen: models of one name reason
+        tools: one of TOOL_PARSERS, or HARMONY.
+        reasoning: HARMONY with it, or a key of REASONING_PARSERS. It is used only where one of its tags is seen: models of one name reason
             or do not.
         always_reasons: it is used all the same, and answers begin inside reasoning unless the prompt says otherwise.
     """
@@ -72,6 +73,7 @@ FAMILIES: tuple[tuple[str, Family], ...] = (
     (r"granite-4", Family("hermes")),
     (r"mimo-v2", Family("qwen3_coder", "qwen3")),
     (r"mimo", Family("hermes", "qwen3")),
+    (r"gpt-oss", Family(HARMONY, HARMONY)),
 )
 _PATTERNS = tuple((re.compile(pattern), family) for pattern, family in FAMILIES)
 
@@ -143,6 +145,8 @@ def reasoning_parser_name(
         return any(tag in template_text or has_token(tag) for tag in tags)
 
     family = _family(model_name)
+    if family.reasoning == HARMONY:
+        return HARMONY
     if family.reasoning is not None and (family.always_reasons or is_seen(family.reasoning)):
         return family.reasoning
     if "<|channel>" in template_text:

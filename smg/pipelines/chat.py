@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from smg.errors import InvalidRequest
+from smg.parsers.harmony import FINAL_HEADER
 from smg.parsers.reasoning import REASONING_PARSERS
 from smg.parsers.tools import reads_schemas
 from smg.pipelines.answer import Answer
@@ -23,7 +24,7 @@ from smg_proto.chat.v1 import options_pb2
 from smg_proto.engine.v1 import work_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from smg.pipelines.admission import Admission
@@ -138,11 +139,13 @@ def _plan(
         logprobs = work_pb2.LogprobsOptions(output=True, top_k=request.top_logprobs)
     return GenerationPlan(
         model,
-        fields,
+        _with_stops(fields, model.builder.stop_ids),
         text_options(fields, logprobs=request.logprobs, form=form),
         choices=request.n or 1,
         stream=request.stream,
-        constraint=_constraint(model, request, fields, starts_inside=prompted.starts_inside),
+        constraint=_constraint(
+            model, request, fields, starts_inside=prompted.starts_inside, thinks=prompted.thinks
+        ),
         logprobs=logprobs,
         reasoning=prompted.thinks,
         traceparent=context.traceparent,
@@ -161,7 +164,7 @@ def output_form(
         scans_calls: there may be calls though the request declares no tools.
     """
     separates = not request.HasField("separate_reasoning") or request.separate_reasoning
-    reasoning = model.formats.reasoning if separates else None
+    reasoning = model.formats.reasoning if separates or model.formats.is_harmony else None
     tools = usable_tools(request)
     has_tools = bool(tools) or (scans_calls and not request.tools and not _forbids_calls(request))
     if reasoning is None and not has_tools:
@@ -175,7 +178,16 @@ def output_form(
         forced_name=request.tool_choice.name,
         one_call=request.HasField("parallel_tool_calls") and not request.parallel_tool_calls,
         hold_reasoning=request.HasField("stream_reasoning") and not request.stream_reasoning,
+        separates=separates,
+        is_open=request.continue_final_message and request.messages[-1].role == "assistant",
     )
+
+
+def _with_stops(fields: Mapping[str, Any], stop_ids: Sequence[int]) -> Mapping[str, Any]:
+    """The engine's options: it may not know every token that ends an answer of this model."""
+    if not stop_ids:
+        return fields
+    return {**fields, "stop_token_ids": [*fields.get("stop_token_ids", ()), *stop_ids]}
 
 
 def _forbids_calls(request: chat_pb2.ChatRequest) -> bool:
@@ -183,11 +195,19 @@ def _forbids_calls(request: chat_pb2.ChatRequest) -> bool:
 
 
 def _constraint(
-    model: ServedModel, request: chat_pb2.ChatRequest, fields: Mapping[str, Any], *, starts_inside: bool
+    model: ServedModel,
+    request: chat_pb2.ChatRequest,
+    fields: Mapping[str, Any],
+    *,
+    starts_inside: bool,
+    thinks: bool,
 ) -> work_pb2.Constraint | None:
     """The form that the output must have; after the reasoning, where the model reasons first."""
     form = constraint(fields, _json_schema(request))
-    if form is not None and starts_inside and model.formats.reasoning is not None:
+    if form is not None and model.formats.is_harmony:
+        # Reasoning comes in a channel of its own. A call that is forced, and a message that goes on, are in theirs.
+        form.begins_after = FINAL_HEADER if thinks else ""
+    elif form is not None and starts_inside and model.formats.reasoning is not None:
         form.begins_after = REASONING_PARSERS[model.formats.reasoning].closing
     return form
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from smg.parsers.choose import always_reasons, reasoning_parser_name, reasons_first, tool_parser_name
+from smg.parsers.harmony import HARMONY
 from smg.parsers.reasoning import REASONING_PARSERS
 
 if TYPE_CHECKING:
@@ -28,6 +29,11 @@ class OutputFormats:
     reasons_first: bool = False
     always_reasons: bool = False
 
+    @property
+    def is_harmony(self) -> bool:
+        """Channels tell reasoning, calls and content apart; one parser reads them all."""
+        return self.reasoning == HARMONY
+
 
 @dataclass(frozen=True, slots=True)
 class FormatSettings:
@@ -42,12 +48,14 @@ class FormatSettings:
 
     def formats_of(self, model_id: str, builder: PromptBuilder) -> OutputFormats:
         """The formats of a model."""
+        if builder.is_harmony:
+            return OutputFormats(HARMONY, HARMONY)
         seen = (model_id, builder.template_text, builder.tokenizer.has_token)
+        named = REASONING_PARSERS.get(self.reasoning or "")
         reasoning = self.reasoning or reasoning_parser_name(*seen)
         return OutputFormats(
             self.tools or tool_parser_name(*seen),
             reasoning,
-            reasons_first(model_id)
-            or (self.reasoning is not None and REASONING_PARSERS[self.reasoning].reasons_first),
+            reasons_first(model_id) or (named is not None and named.reasons_first),
             always_reasons(model_id),
         )

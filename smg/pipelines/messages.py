@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from smg_proto.chat.v1 import message_pb2
 
+UNSUPPORTED_PART = "unsupported_content_part"
 _CHOICES = {
     options_pb2.ToolChoice.MODE_NONE: "none",
     options_pb2.ToolChoice.MODE_REQUIRED: "required",
@@ -115,7 +116,7 @@ def _part(name: str, part: message_pb2.ContentPart) -> dict[str, Any]:
         )
     raise InvalidRequest(
         f"{name} cannot be rendered; this model takes text parts only",
-        code="unsupported_content_part",
+        code=UNSUPPORTED_PART,
         param=name,
     )
 
