@@ -12,6 +12,7 @@ from pydantic_core import from_json
 
 from gateway.whole import answer_json
 from smg.errors import AlreadyExists, InvalidRequest, NotFound, SmgError
+from smg.profiles import profile_for
 from smg.services.admin import flush_all
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from gateway.reply import Reply
     from gateway.request import HttpRequest
+    from smg.pipelines.formats import OutputFormats
     from smg.workers.registered import RegisteredWorker
     from smg.workers.registry import WorkerRegistry
 
@@ -35,14 +37,18 @@ _TRUE = ("1", "true", "yes")
 class AdminHandlers:
     """The handlers and the registry that they look at."""
 
-    def __init__(self, registry: WorkerRegistry) -> None:
+    def __init__(
+        self, registry: WorkerRegistry, formats_of: Callable[[str], OutputFormats | None] = lambda _: None
+    ) -> None:
+        """Args: formats_of tells how a model's answers are read, where that is known."""
         self._registry = registry
+        self._formats_of = formats_of
 
     async def list_workers(self, request: HttpRequest, reply: Reply) -> None:
         """GET /workers."""
         workers = self._registry.workers()
         ready = sum(worker.is_ready for worker in workers)
-        listed = [worker_json(worker) for worker in workers]
+        listed = [worker_json(worker, self._formats_of) for worker in workers]
         answer_json(request, reply, {"workers": listed, "total": len(workers), "stats": {"healthy": ready}})
 
     async def add_worker(self, request: HttpRequest, reply: Reply) -> None:
@@ -66,7 +72,8 @@ class AdminHandlers:
         """GET /workers/{id}."""
 
         async def get() -> None:
-            answer_json(request, reply, worker_json(self._registry.worker(request.parameters["id"])))
+            worker = self._registry.worker(request.parameters["id"])
+            answer_json(request, reply, worker_json(worker, self._formats_of))
 
         await _telling_errors(request, reply, get)
 
@@ -114,7 +121,9 @@ class AdminHandlers:
         answer_json(request, reply, {"workers": [_load(worker) for worker in self._registry.workers()]})
 
 
-def worker_json(worker: RegisteredWorker) -> dict[str, Any]:
+def worker_json(
+    worker: RegisteredWorker, formats_of: Callable[[str], OutputFormats | None]
+) -> dict[str, Any]:
     """A worker as operators see it."""
     description = worker.description
     models = list(description.models) if description else []
@@ -129,6 +138,8 @@ def worker_json(worker: RegisteredWorker) -> dict[str, Any]:
                 "hf_model_type": model.model_type,
                 "architectures": [model.architecture] if model.architecture else [],
                 "context_length": model.context_length,
+                "profile": profile_for(model.id).name,
+                **_parsers(formats_of(model.id)),
             }
             for model in models
         ],
@@ -143,6 +154,13 @@ def worker_json(worker: RegisteredWorker) -> dict[str, Any]:
         "load": worker.inflight_requests,
         "added_at": worker.added_at.isoformat(),
     }
+
+
+def _parsers(formats: OutputFormats | None) -> dict[str, str | None]:
+    """By which formats a model's answers are read; they are known when its tokenizer is loaded."""
+    if formats is None:
+        return {}
+    return {"tool_parser": formats.tools, "reasoning_parser": formats.reasoning}
 
 
 def _load(worker: RegisteredWorker) -> dict[str, Any]:

@@ -136,7 +136,7 @@ class Router:
         self._completion = CompletionPipeline(self.catalog, self.admission, engine_call)
         self._meters = Meters(self._metrics)
         handlers = OpenAIHandlers(self._chat, self._completion, self.catalog, self._meters, self._keep_alive)
-        return build_routes(handlers, status, AdminHandlers(self.registry))
+        return build_routes(handlers, status, AdminHandlers(self.registry, self.catalog.formats_of))
 
     async def run(self, on_ready: Callable[[RouterAddresses], None], stop: asyncio.Event) -> None:
         """Serve until `stop` is set or the task is cancelled, then drain.

@@ -95,15 +95,15 @@ class SseSink(abc.ABC):
     def finish(self, index: int, finish: ChoiceFinish) -> None:
         """Gather the chunk that ends a choice."""
 
-    def begin(self, worker_url: str = "") -> None:
+    def begin(self, worker_url: str = "", parsers: str = "") -> None:
         """Start the stream: with the first event, or before it when a comment has to go out."""
-        self._reply.start(200, [*HEADERS, *self._headers(worker_url)])
+        self._reply.start(200, [*HEADERS, *self._headers(worker_url), *parser_header(parsers)])
 
     def open(self, head: AnswerHead) -> None:
         """Fix what all chunks share."""
         self._head = head
         if not self._reply.is_started:
-            self.begin(head.worker_url)
+            self.begin(head.worker_url, head.parsers)
         shared = {
             "id": head.id,
             "object": self.object_name,
@@ -217,6 +217,7 @@ class JsonSink(CollectingSink[list[FormT]], abc.ABC):
         self._headers = headers
         self._long: list[list[bytes]] = []
         self._worker_url = ""
+        self._parsers = ""
         self._joining: asyncio.Future[bytes] | None = None
 
     @abc.abstractmethod
@@ -245,6 +246,7 @@ class JsonSink(CollectingSink[list[FormT]], abc.ABC):
         super().close()
         head, choices = self.outcome()
         self._worker_url = head.worker_url
+        self._parsers = head.parsers
         first, *rest = orjson.dumps(self._body(head, choices)).split(PLACE)
         parts = [first]
         for long, after in zip(self._long, rest, strict=True):
@@ -262,7 +264,8 @@ class JsonSink(CollectingSink[list[FormT]], abc.ABC):
             self._write(await self._joining)
 
     def _write(self, body: bytes) -> None:
-        self._reply.start(200, json_headers(body, self._headers(self._worker_url)))
+        headers = [*self._headers(self._worker_url), *parser_header(self._parsers)]
+        self._reply.start(200, json_headers(body, headers))
         self._reply.end(body)
 
     def fail(self, error: SmgError) -> None:
@@ -279,6 +282,11 @@ def choice_end(finish: ChoiceFinish | None) -> dict[str, Any]:
     if finish.matched_stop is None:
         return {"finish_reason": finish.reason}
     return {"finish_reason": finish.reason, "matched_stop": finish.matched_stop}
+
+
+def parser_header(parsers: str) -> list[Header]:
+    """What tells how the model's text was read."""
+    return [(b"x-smg-parser", parsers.encode())] if parsers else []
 
 
 def content_length(body: bytes) -> Header:

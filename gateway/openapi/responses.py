@@ -12,7 +12,10 @@ from smg.errors import HTTP_STATUS
 Json = dict[str, Any]
 
 _REQUEST_ID: Json = {"x-request-id": {"$ref": "#/components/headers/RequestId"}}
-_WORKER: Json = {"x-smg-routed-worker-id": {"$ref": "#/components/headers/RoutedWorkerId"}}
+_WORKER: Json = {
+    "x-smg-routed-worker-id": {"$ref": "#/components/headers/RoutedWorkerId"},
+    "x-smg-parser": {"$ref": "#/components/headers/Parser"},
+}
 _ERROR_CODE: Json = {"X-SMG-Error-Code": {"$ref": "#/components/headers/ErrorCode"}}
 _RETRY_AFTER: Json = {"Retry-After": {"$ref": "#/components/headers/RetryAfter"}}
 PLAIN = "text/plain"
@@ -25,6 +28,10 @@ HEADERS: dict[str, Json] = {
     },
     "RoutedWorkerId": {
         "description": "The address of the worker that served the request.",
+        "schema": {"type": "string"},
+    },
+    "Parser": {
+        "description": "Formats of calls and of reasoning by which a chat answer was read.",
         "schema": {"type": "string"},
     },
     "ErrorCode": {"description": "The error's code.", "schema": {"type": "string"}},

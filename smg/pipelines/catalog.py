@@ -103,6 +103,11 @@ class ModelCatalog:
             )
         return served
 
+    def formats_of(self, model_id: str) -> OutputFormats | None:
+        """The formats of a model; None as long as nobody has asked for it."""
+        served = self._served.get(model_id)
+        return served.formats if served is not None else None
+
     async def preload(self) -> None:
         """Load what the served models need, ahead of their first request. Failures are logged, not raised."""
         models = tuple(self._registry.models())

@@ -30,6 +30,11 @@ class OutputFormats:
     always_reasons: bool = False
 
     @property
+    def label(self) -> str:
+        """Both names, as answers tell them."""
+        return f"tools={self.tools}; reasoning={self.reasoning or 'none'}"
+
+    @property
     def is_harmony(self) -> bool:
         """Channels tell reasoning, calls and content apart; one parser reads them all."""
         return self.reasoning == HARMONY

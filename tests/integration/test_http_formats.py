@@ -77,6 +77,8 @@ async def test_calls_of_known_families(gateway, model):
     assert choice["finish_reason"] == "tool_calls"
     assert call["function"] == {"name": "get_weather", "arguments": '{"city":"5","days":5}'}
     assert choice["message"]["content"] == ("Let me look." if "Devstral" in model else None)
+    if "Devstral" in model:
+        assert len(call["id"]) == 9
     if "Kimi" in model:
         assert call["id"] == "functions.get_weather:0"
 
@@ -85,3 +87,14 @@ async def test_calls_of_known_families(gateway, model):
     assert parts[0]["function"]["name"] == "get_weather"
     assert "".join(part["function"].get("arguments", "") for part in parts) == '{"city":"5","days":5}'
     assert finish == "tool_calls"
+
+
+async def test_how_answers_are_read_is_visible(gateway):
+    model = "Qwen/Qwen3-Coder-30B-A3B-Instruct"
+    for fields in ({}, {"stream": True}):
+        answer = await gateway.http.post(CHAT, json=request(model, **fields))
+        assert answer.headers["x-smg-parser"] == "tools=qwen3_coder; reasoning=qwen3"
+    listed = (await gateway.http.get("/workers")).json()["workers"][0]["models"]
+    told = {each["id"]: (each["tool_parser"], each["reasoning_parser"], each["profile"]) for each in listed}
+    assert told[model] == ("qwen3_coder", "qwen3", "openai")
+    assert told["moonshotai/Kimi-K2-Instruct"] == ("kimi_k2", "kimi_k2", "kimi")
