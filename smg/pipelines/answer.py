@@ -31,9 +31,7 @@ class Answer:
         done: set when all choices have ended, with the error if they failed.
     """
 
-    def __init__(
-        self, answer_id: str, created: int, model: str, sink: AnswerSink, parsers: str = ""
-    ) -> None:
+    def __init__(self, answer_id: str, created: int, model: str, sink: AnswerSink, parsers: str = "") -> None:
         self._loop = asyncio.get_running_loop()
         self.id = answer_id
         self.created = created

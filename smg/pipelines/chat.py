@@ -80,7 +80,9 @@ class ChatPipeline:
             check_context(model.card, prompt.tokens)
             if profile.bounds_output:
                 check_output(model.card, request.sampling)
-            answer = Answer(context.answer_id(request.rid), meter.created, request.model, sink, model.formats.label)
+            answer = Answer(
+                context.answer_id(request.rid), meter.created, request.model, sink, model.formats.label
+            )
             if is_long:
                 plan = await in_thread(_plan, model, request, context, prompted, profile)
             else:

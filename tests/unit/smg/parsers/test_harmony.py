@@ -1,4 +1,4 @@
-"""HarmonyParser: channels become reasoning, content and calls, wherever the text is cut."""
+"""HarmonyParser: channels become reasoning, content and calls. tests/golden/output/harmony.jsonl has more answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from smg.parsers.assemble import Assembled, AssembledCall, assemble
 from smg.parsers.events import CallBroken, CallEnd, CallStart, Content, Reasoning
-from smg.parsers.harmony import MAX_HEADER_CHARS, HarmonyParser
+from smg.parsers.harmony import HarmonyParser
 
 THOUGHT = "<|channel|>analysis<|message|>Think.<|end|><|start|>assistant"
 CALL = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a": "<b> \\"é"}<|call|>'
@@ -27,66 +27,6 @@ def read(text: str, step: int = 10**9, *, is_cut: bool = False, **options: Any) 
 
 def call(arguments: str = ARGUMENTS, name: str = "f") -> AssembledCall:
     return AssembledCall(name, None, arguments)
-
-
-CASES: dict[str, tuple[str, tuple[str | None, str | None, tuple[AssembledCall, ...]]]] = {
-    "final": (FINAL, ("Hi < there", None, ())),
-    "returned": (FINAL + "<|return|>", ("Hi < there", None, ())),
-    "reasoning, final": (THOUGHT + FINAL, ("Hi < there", "Think.", ())),
-    "reasoning, call": (THOUGHT + CALL, (None, "Think.", (call(),))),
-    "recipient beside the role": (
-        THOUGHT + " to=functions.f<|channel|>commentary json<|message|>{}<|call|>",
-        (None, "Think.", (call("{}"),)),
-    ),
-    "recipient at once": (" to=functions.f<|channel|>commentary<|message|>{}", (None, None, (call("{}"),))),
-    "call in the analysis channel": (
-        "<|channel|>analysis to=functions.f code<|message|>{}<|call|>",
-        (None, None, (call("{}"),)),
-    ),
-    "a name of its own": (
-        "<|channel|>commentary to=browser.open<|message|>{}",
-        (None, None, (call("{}", "browser.open"),)),
-    ),
-    "preamble, call": (
-        "<|channel|>commentary<|message|>Wait.<|end|><|start|>assistant" + CALL,
-        ("Wait.", None, (call(),)),
-    ),
-    "two calls": (CALL + "<|start|>assistant" + CALL, (None, None, (call(), call()))),
-    "call that its token does not end": (CALL.removesuffix("<|call|>"), (None, None, (call(),))),
-    "call that an end closes": (CALL.replace("<|call|>", "<|end|>"), (None, None, (call(),))),
-    "call without arguments": (
-        "<|channel|>commentary to=functions.f<|message|><|call|>",
-        (None, None, (call("{}"),)),
-    ),
-    "broken call": ("<|channel|>commentary to=functions.f<|message|>{oops<|call|>", ("{oops", None, ())),
-    "call that is no object": (
-        "<|channel|>commentary to=functions.f<|message|>[1]<|call|>",
-        ("[1]", None, ()),
-    ),
-    "call with more behind": (
-        "<|channel|>commentary to=functions.f<|message|>{} x<|call|>",
-        ("{} x", None, ()),
-    ),
-    "nobody": ("<|channel|>commentary to=assistant<|message|>Hm", ("Hm", None, ())),
-    "unknown channel": ("<|channel|>comment<|message|>Hm", ("Hm", None, ())),
-    "no harmony": ("Just text.", ("Just text.", None, ())),
-    "no harmony, long": ("x" * (MAX_HEADER_CHARS + 9), ("x" * (MAX_HEADER_CHARS + 9), None, ())),
-    "message without a header": ("<|message|>Hm<|end|>", ("Hm", None, ())),
-    "channel without an end before": (
-        "<|channel|>analysis<|message|>a<|channel|>final<|message|>b",
-        ("b", "a", ()),
-    ),
-    "half a mark": (FINAL + "<|en", ("Hi < there<|en", None, ())),
-    "nothing": ("", (None, None, ())),
-    "only a header": ("<|channel|>analysis", (None, None, ())),
-}
-
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cuts_do_not_change_the_answer(case: str) -> None:
-    text, expected = CASES[case]
-    for step in (1, 2, 3, 5, 7, 16, 10**9):
-        assert read(text, step) == expected, step
 
 
 def test_a_call_that_was_cut_is_text() -> None:

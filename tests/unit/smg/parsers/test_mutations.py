@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from smg.parsers.harmony import HARMONY, HarmonyParser
 from smg.parsers.tools import TOOL_PARSERS, tool_parser
 from tests.unit.smg.parsers.replay import assembled, golden, output_parser, replay, replay_in_lanes
 
+FORMATS = (*TOOL_PARSERS, HARMONY)
 OUTPUTS: dict[str, list[str]] = {}
-for _stem, _case in golden("tools"):
-    if _stem in TOOL_PARSERS:
+for _stem, _case in (*golden("tools"), *golden("output")):
+    if _stem in FORMATS:
         OUTPUTS.setdefault(_stem, []).append(_case["text"])
 SCRAPS = [
     "{", "}", "[", "]", "(", ")", ",", ":", "=", ";", '"', "'", "\\", "\n", " ", "x", "f", "name", "}}", "1", "-", "null",
@@ -28,7 +30,8 @@ MOST_CHARS = 400
 
 def worsened(name: str, rng: random.Random) -> str:
     """An output of the format with some of it gone, changed, doubled; or scraps in any order."""
-    scraps = [*tool_parser(name).markup * 2, *SCRAPS]
+    markup = HarmonyParser.markup if name == HARMONY else tool_parser(name).markup
+    scraps = [*markup * 2, *SCRAPS]
     if rng.random() < 0.4:
         return "".join(rng.choice(scraps) for _ in range(rng.randrange(1, 14)))
     text = rng.choice(OUTPUTS[name])
@@ -49,12 +52,9 @@ def worsened(name: str, rng: random.Random) -> str:
 def check(name: str, rng: random.Random) -> None:
     text, is_cut = worsened(name, rng), rng.random() < 0.4
     reasoning = rng.choice([None, "think_tag"])
-    options: dict[str, Any] = {
-        "tools": name,
-        "reasoning": reasoning,
-        "starts_inside": reasoning is not None and rng.random() < 0.2,
-        "max_calls": rng.choice([None, None, 1]),
-    }
+    options: dict[str, Any] = {"tools": name, "max_calls": rng.choice([None, None, 1])}
+    if name != HARMONY:
+        options |= {"reasoning": reasoning, "starts_inside": reasoning is not None and rng.random() < 0.2}
     whole = assembled(replay(output_parser(**options), [text], is_cut=is_cut))
     bounds = sorted(rng.randrange(len(text) + 1) for _ in range(rng.randrange(5)))
     parts = [text[start:end] for start, end in pairwise([0, *bounds, len(text)])]
@@ -66,26 +66,28 @@ def check(name: str, rng: random.Random) -> None:
     )
     for call in whole.calls:
         assert isinstance(json.loads(call.arguments), dict), text
-    if reasoning is None and not whole.calls:
+    if reasoning is None and not whole.calls and name != HARMONY:
         assert whole.content == (text or None)
 
 
 @settings(deadline=None, max_examples=200)
-@given(st.sampled_from(TOOL_PARSERS), st.integers(0, 1 << 32))
+@given(st.sampled_from(FORMATS), st.integers(0, 1 << 32))
 def test_worse_outputs(name: str, seed: int) -> None:
     check(name, random.Random(seed))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", TOOL_PARSERS, ids=str)
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", FORMATS, ids=str)
 def test_many_worse_outputs(name: str) -> None:
     rng = random.Random(name)
-    for _ in range(20):
+    for _ in range(5000):
         check(name, rng)
 
 
 # One call with a long value in the place of %s, for the formats that differ in how values are read.
 LONG = {
+    HARMONY: '<|channel|>commentary to=functions.f<|message|>{"a": "%s"}<|call|>',
     "hermes": '<tool_call>{"name": "f", "arguments": {"a": "%s"}}</tool_call>',
     "qwen3_coder": "<tool_call>\n<function=f>\n<parameter=a>\n%s\n</parameter>\n</function>\n</tool_call>",
     "glm45": "<tool_call>f<arg_key>a</arg_key><arg_value>%s</arg_value></tool_call>",
