@@ -3,7 +3,8 @@
     SmgError
     ├── InvalidRequest          400  a rule is broken                      INVALID_ARGUMENT
     │   ├── MalformedRequest    400  not JSON, or of the wrong shape       INVALID_ARGUMENT
-    │   └── ContextTooLong      400  more tokens than the model takes      INVALID_ARGUMENT
+    │   ├── ContextTooLong      400  more tokens than the model takes      INVALID_ARGUMENT
+    │   └── ItemTaken           400  the conversation has the item         INVALID_ARGUMENT
     ├── Unauthenticated         401  no key, or an unknown one             UNAUTHENTICATED
     ├── PermissionDenied        403  a key without the right               PERMISSION_DENIED
     ├── NotFound                404  no such thing                         NOT_FOUND
@@ -14,6 +15,8 @@
     ├── Overloaded              429  over a limit                          RESOURCE_EXHAUSTED
     ├── ClientGone              499  the caller left                       CANCELLED
     ├── InternalError           500  our fault                             INTERNAL
+    │   ├── StorageFailed       500  the history store does not answer     INTERNAL
+    │   ├── MissingPackage           an extra is not installed; told at start, never to a caller
     │   └── PortTaken                an address cannot be listened on; told at start, never to a caller
     ├── Unsupported             501  not served here                       UNIMPLEMENTED
     ├── WorkerUnavailable       503  no worker can take it now             UNAVAILABLE
@@ -141,6 +144,12 @@ class ContextTooLong(InvalidRequest):
     default_code = "context_length_exceeded"
 
 
+class ItemTaken(InvalidRequest):
+    """The conversation has an item of that id already."""
+
+    default_code = "item_already_in_conversation"
+
+
 class Unauthenticated(SmgError):
     """No key, or one that is not known."""
 
@@ -214,6 +223,18 @@ class ClientGone(SmgError):
 
 class InternalError(SmgError):
     """A fault of the gateway; the code names the step."""
+
+
+class StorageFailed(InternalError):
+    """The history store cannot be reached, or does not answer in time. What was asked for has not happened."""
+
+    default_code = "storage_error"
+
+
+class MissingPackage(InternalError):
+    """What a setting asks for needs a package that is not installed. Ends the start; no caller ever sees it."""
+
+    default_code = "missing_package"
 
 
 class PortTaken(InternalError):

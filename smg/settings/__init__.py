@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from smg.settings.faults import Fault, SettingsError
 from smg.settings.fields import Section, TenantKey
+from smg.settings.history import HistorySettings
 from smg.settings.load import Loaded, environment, load
 from smg.settings.options import Option, options_of
 from smg.settings.sections import (
@@ -36,6 +37,7 @@ __all__ = [
     "RetrySettings",
     "CallerSettings",
     "TelemetrySettings",
+    "HistorySettings",
     "EngineSettings",
     "Section",
     "TenantKey",

@@ -20,6 +20,7 @@ from smg.settings.fields import (
     WorkerUrls,
     setting,
 )
+from smg.settings.history import HistorySettings
 
 _MIB = 1024 * 1024
 
@@ -265,6 +266,7 @@ class RouterSettings(Section):
     retries: RetrySettings = Field(default_factory=RetrySettings)
     callers: CallerSettings = Field(default_factory=CallerSettings)
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
+    history: HistorySettings = Field(default_factory=HistorySettings)
 
 
 class EngineSettings(Section):
