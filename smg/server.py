@@ -102,7 +102,11 @@ class Router:
             self._tokenizers,
             settings.models.model_alias,
             load_builder(settings.models),
-            FormatSettings(settings.models.tool_call_parser, settings.models.reasoning_parser),
+            FormatSettings(
+                settings.models.tool_call_parser,
+                settings.models.reasoning_parser,
+                settings.models.tool_call_constraint == "native",
+            ),
         )
         self.history = make_store(settings.history)
         self._keep_alive = KeepAlive(settings.listener.sse_keepalive_secs)

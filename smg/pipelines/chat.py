@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from smg.errors import InvalidRequest
@@ -11,12 +12,13 @@ from smg.parsers.tools import reads_schemas
 from smg.pipelines.answer import Answer
 from smg.pipelines.chat_prompt import chat_prompt
 from smg.pipelines.engine_call import Work
+from smg.pipelines.native_calls import native_constraint, native_kind
 from smg.pipelines.off_loop import INLINE_BYTES, in_thread
 from smg.pipelines.output import PLAIN, OutputForm
 from smg.pipelines.plan import GenerationPlan
 from smg.pipelines.prompt_limits import check_context, check_output
 from smg.pipelines.sampling import constraint, text_options
-from smg.pipelines.tools import forced_schema, is_forced, tool_schemas, usable_tools
+from smg.pipelines.tools import forced_schema, forced_schemas, is_forced, tool_schemas, usable_tools
 from smg.profiles import profile_for
 from smg.validation.chat import validate_chat
 from smg.validation.rules import set_fields
@@ -83,10 +85,9 @@ class ChatPipeline:
             answer = Answer(
                 context.answer_id(request.rid), meter.created, request.model, sink, model.formats.label
             )
-            if is_long:
-                plan = await in_thread(_plan, model, request, context, prompted, profile)
-            else:
-                plan = _plan(model, request, context, prompted, profile)
+            enforced = self._catalog.enforced(model.id) if model.formats.holds_native else ()
+            arguments = (model, request, context, prompted, profile, enforced)
+            plan = await in_thread(_plan, *arguments) if is_long else _plan(*arguments)
             work = Work(
                 meter.route,
                 model.id,
@@ -133,9 +134,13 @@ def _plan(
     context: RequestContext,
     prompted: ChatPrompt,
     profile: Profile,
+    enforced: Sequence[Sequence[str]],
 ) -> GenerationPlan:
     fields = set_fields(request.sampling) if request.HasField("sampling") else {}
     form = output_form(model, request, starts_inside=prompted.starts_inside, scans_calls=profile.scans_calls)
+    native = _native_constraint(model, request, enforced)
+    if native is not None:
+        form = replace(form, forced=False)
     logprobs = None
     if request.logprobs:
         logprobs = work_pb2.LogprobsOptions(output=True, top_k=request.top_logprobs)
@@ -146,7 +151,7 @@ def _plan(
         choices=request.n or 1,
         stream=request.stream,
         constraint=_constraint(
-            model, request, fields, starts_inside=prompted.starts_inside, thinks=prompted.thinks
+            model, request, fields, native, starts_inside=prompted.starts_inside, thinks=prompted.thinks
         ),
         logprobs=logprobs,
         reasoning=prompted.thinks,
@@ -196,16 +201,33 @@ def _forbids_calls(request: chat_pb2.ChatRequest) -> bool:
     return request.tool_choice.mode == options_pb2.ToolChoice.MODE_NONE
 
 
+def _native_constraint(
+    model: ServedModel, request: chat_pb2.ChatRequest, enforced: Sequence[Sequence[str]]
+) -> work_pb2.Constraint | None:
+    """A forced choice in the model's own format; None where that cannot be, or is not wanted."""
+    if not enforced or not is_forced(request):
+        return None
+    tools = model.formats.tools
+    kind = native_kind(tools, model.builder.tokenizer, enforced)
+    if kind is None:
+        return None
+    is_single = bool(request.tool_choice.name) or (
+        request.HasField("parallel_tool_calls") and not request.parallel_tool_calls
+    )
+    return native_constraint(kind, tools, forced_schemas(request), is_single=is_single)
+
+
 def _constraint(
     model: ServedModel,
     request: chat_pb2.ChatRequest,
     fields: Mapping[str, Any],
+    native: work_pb2.Constraint | None,
     *,
     starts_inside: bool,
     thinks: bool,
 ) -> work_pb2.Constraint | None:
     """The form that the output must have; after the reasoning, where the model reasons first."""
-    form = constraint(fields, _json_schema(request))
+    form = native or constraint(fields, _json_schema(request))
     if form is not None and model.formats.is_harmony:
         # Reasoning comes in a channel of its own. A call that is forced, and a message that goes on, are in theirs.
         form.begins_after = FINAL_HEADER if thinks else ""

@@ -22,12 +22,14 @@ class OutputFormats:
         reasoning: of its reasoning; None where it does not reason.
         reasons_first: while it thinks, its answers begin inside reasoning, tag or no tag.
         always_reasons: they do though its template knows no reasoning.
+        holds_native: forced calls are held to the format of its calls, where that is possible; else to JSON.
     """
 
     tools: str
     reasoning: str | None
     reasons_first: bool = False
     always_reasons: bool = False
+    holds_native: bool = False
 
     @property
     def label(self) -> str:
@@ -46,10 +48,12 @@ class FormatSettings:
 
     Attributes:
         tools: name of a format of calls. reasoning: and of reasoning.
+        holds_native: forced calls are held to the model's own format where that is possible.
     """
 
     tools: str | None = None
     reasoning: str | None = None
+    holds_native: bool = False
 
     def formats_of(self, model_id: str, builder: PromptBuilder) -> OutputFormats:
         """The formats of a model."""
@@ -63,4 +67,5 @@ class FormatSettings:
             reasoning,
             reasons_first(model_id) or (named is not None and named.reasons_first),
             always_reasons(model_id),
+            self.holds_native,
         )

@@ -98,3 +98,19 @@ async def test_how_answers_are_read_is_visible(gateway):
     told = {each["id"]: (each["tool_parser"], each["reasoning_parser"], each["profile"]) for each in listed}
     assert told[model] == ("qwen3_coder", "qwen3", "openai")
     assert told["moonshotai/Kimi-K2-Instruct"] == ("kimi_k2", "kimi_k2", "kimi")
+
+
+async def test_a_forced_call_may_be_held_to_the_model_s_own_format(echo_worker):
+    name = "meta-llama/Llama-3.1-8B-Instruct"
+    url = await echo_worker(model_ids=(name,))
+    text = '{"name": "get_weather", "parameters": {"city": "5"}}'
+    body = {
+        "model": name,
+        "messages": [{"role": "user", "content": f"[[say:{text}]]"}],
+        "tools": TOOLS,
+        "tool_choice": {"type": "function", "function": {"name": "get_weather"}},
+    }
+    for form, arguments in (("native", '{"city":"5"}'), ("json", text.replace(" ", ""))):
+        async with running_router(url, models={"tool_call_constraint": form}) as gateway:
+            (choice,) = (await gateway.http.post(CHAT, json=body)).json()["choices"]
+            assert choice["message"]["tool_calls"][0]["function"]["arguments"] == arguments
