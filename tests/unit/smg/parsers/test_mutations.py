@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smg.parsers.harmony import HARMONY, HarmonyParser
+from smg.parsers.reasoning import reasoning_parser
 from smg.parsers.tools import TOOL_PARSERS, tool_parser
 from tests.unit.smg.parsers.replay import assembled, golden, output_parser, replay, replay_in_lanes
 
@@ -83,6 +84,49 @@ def test_many_worse_outputs(name: str) -> None:
     rng = random.Random(name)
     for _ in range(5000):
         check(name, rng)
+
+
+REASONED: dict[str, list[str]] = {}
+for _stem, _case in golden("reasoning"):
+    REASONED.setdefault(_stem, []).append(_case["text"])
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", REASONED, ids=str)
+def test_many_worse_outputs_with_reasoning(name: str) -> None:
+    rng = random.Random(name)
+    for _ in range(5000):
+        check_reasoning(name, rng)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.sampled_from(sorted(REASONED)), st.integers(0, 1 << 32))
+def test_worse_outputs_with_reasoning(name: str, seed: int) -> None:
+    check_reasoning(name, random.Random(seed))
+
+
+def check_reasoning(name: str, rng: random.Random) -> None:
+    tags = reasoning_parser(name, starts_inside=False).tags
+    pieces = [*tags * 3, *REASONED[name], "x", " \n", "a < b", *(tag[: len(tag) // 2] for tag in tags)]
+    text = "".join(rng.choice(pieces) for _ in range(rng.randrange(8)))[:MOST_CHARS]
+    options: dict[str, Any] = {
+        "reasoning": name,
+        "starts_inside": rng.random() < 0.5,
+        "hold_reasoning": rng.random() < 0.3,
+    }
+    whole = assembled(replay(output_parser(**options), [text]))
+    bounds = sorted(rng.randrange(len(text) + 1) for _ in range(4))
+    parts = [text[start:end] for start, end in pairwise([0, *bounds, len(text)])]
+    for way in (list(text), parts):
+        assert assembled(replay(output_parser(**options), way)) == whole, (text, way, options)
+    assert assembled(replay_in_lanes(output_parser(**options), parts)) == whole, (text, options)
+    # Nothing is lost but tags and white space.
+    plain = text
+    for tag in tags:
+        plain = plain.replace(tag, "")
+    kept = (whole.content or "") + (whole.reasoning or "")
+    assert len("".join(kept.split())) >= len("".join(plain.split())), (text, options)
 
 
 # One call with a long value in the place of %s, for the formats that differ in how values are read.
