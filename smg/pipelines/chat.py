@@ -77,7 +77,9 @@ class ChatPipeline:
             adapted = await in_thread(_checked, request, profile) if is_long else _checked(request, profile)
             request = adapted.request
             model = await self._catalog.resolve(request.model)
-            prompted = await chat_prompt(model, adapted.prompt)
+            prompted = await chat_prompt(
+                model, adapted.prompt, shows_message_tools=profile.shows_message_tools
+            )
             prompt = prompted.prompt
             check_context(model.card, prompt.tokens)
             if profile.bounds_output:

@@ -46,18 +46,25 @@ class ChatPrompt(NamedTuple):
     thinks: bool
 
 
-async def chat_prompt(model: ServedModel, request: chat_pb2.ChatRequest) -> ChatPrompt:
+async def chat_prompt(
+    model: ServedModel, request: chat_pb2.ChatRequest, *, shows_message_tools: bool = False
+) -> ChatPrompt:
     """Render and tokenize a conversation; long ones in a thread.
+
+    Args:
+        model: the model.
+        request: the conversation and what belongs to it.
+        shows_message_tools: the template gets tools that messages declare; else they are dropped.
 
     Raises:
         InvalidRequest: the conversation cannot be rendered; the template's own message where it gives one.
     """
     if request.ByteSize() <= INLINE_PROMPT_CHARS and len(request.messages) <= INLINE_MESSAGES:
-        return _render(model, request)
-    return await in_thread(_render, model, request)
+        return _render(model, request, shows_message_tools)
+    return await in_thread(_render, model, request, shows_message_tools)
 
 
-def _render(model: ServedModel, request: chat_pb2.ChatRequest) -> ChatPrompt:
+def _render(model: ServedModel, request: chat_pb2.ChatRequest, shows_message_tools: bool) -> ChatPrompt:
     tools = usable_tools(request) if request.HasField("tool_choice") else request.tools
     known = model.builder.template_for(with_tools=bool(tools))
     thinking = known.thinking
@@ -70,7 +77,7 @@ def _render(model: ServedModel, request: chat_pb2.ChatRequest) -> ChatPrompt:
         forced = request.tool_choice.name if is_forced(request) else None
         variables = {**variables, FORCED_VARIABLE: forced}
     prompt = model.builder.chat(
-        _messages(model, request),
+        _messages(model, request, shows_message_tools),
         tools=template_tools(tools),
         add_generation_prompt=not continues,
         continue_final_message=continues,
@@ -88,9 +95,9 @@ def _render(model: ServedModel, request: chat_pb2.ChatRequest) -> ChatPrompt:
     return ChatPrompt(prompt, thinks and (model.formats.reasons_first or always), thinks)
 
 
-def _messages(model: ServedModel, request: chat_pb2.ChatRequest) -> list[dict[str, Any]]:
+def _messages(model: ServedModel, request: chat_pb2.ChatRequest, shows_tools: bool) -> list[dict[str, Any]]:
     try:
-        return template_messages(request.messages)
+        return template_messages(request.messages, shows_tools=shows_tools)
     except InvalidRequest as error:
         if not (model.builder.is_harmony and error.code == UNSUPPORTED_PART):
             raise

@@ -8,7 +8,6 @@ as protobuf and leaves what is no profile's business to the rules that follow. S
 from __future__ import annotations
 
 import json
-import logging
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from smg.validation.rules import raise_faults, set_fields
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 ADAPTIVE_FAULT = "__all__: invalid thinking.type: only enabled or disabled is allowed for this model"
 MAX_FAULTS = 8
 _KWARGS = "chat_template_kwargs"
-_log = logging.getLogger(__name__)
 
 
 class Adapted(NamedTuple):
@@ -66,7 +64,7 @@ class Profile:
         bounds_output: a limit of output tokens beyond the context is refused.
         tells_usage: streams tell the token counts unless the request says otherwise.
         usage_with_finish: streams tell them as StreamUsage.with_finish has it.
-        shows_message_tools: messages may declare tools, and the chat template shows them.
+        shows_message_tools: messages may declare tools, and the chat template shows them; where not, they are dropped.
     """
 
     name: ClassVar[str] = "openai"
@@ -87,8 +85,6 @@ class Profile:
         result = chat_pb2.ChatRequest()
         result.CopyFrom(request)
         self.rewrite(result)
-        if not self.shows_message_tools:
-            drop_message_tools(result, self.name)
         return Adapted(result, result)
 
     def faults(self, request: chat_pb2.ChatRequest) -> list[Fault]:  # noqa: ARG002 - here no rule is broken
@@ -110,27 +106,8 @@ class Baseline(Profile):
     """Everything that no vendor's pattern matches. Requests pass as they are."""
 
     def adapt(self, request: chat_pb2.ChatRequest) -> Adapted:
-        """Only what belongs to other profiles is dropped."""
-        for message in request.messages:
-            if message.tools_json:
-                return super().adapt(request)
+        """Nothing is checked or changed."""
         return Adapted(request, request)
-
-
-def drop_message_tools(request: chat_pb2.ChatRequest, profile: str) -> None:
-    """Drop the tools that messages declare, which belong to another profile; one warning a request."""
-    dropped = 0
-    for message in request.messages:
-        if message.tools_json:
-            message.tools_json = ""
-            dropped += 1
-    if dropped:
-        _log.warning(
-            "model %s (profile %s): tools on %d messages are dropped; only Kimi models take them there",
-            shown(request.model),
-            profile,
-            dropped,
-        )
 
 
 def adaptive_faults(request: chat_pb2.ChatRequest) -> list[Fault]:

@@ -201,7 +201,9 @@ async def test_long_conversations_leave_the_event_loop(
     threads: list[int] = []
     render = module.template_messages
     monkeypatch.setattr(
-        module, "template_messages", lambda given: threads.append(threading.get_ident()) or render(given)
+        module,
+        "template_messages",
+        lambda given, **how: threads.append(threading.get_ident()) or render(given, **how),
     )
     text = "x" * (module.INLINE_PROMPT_CHARS if kind == "long text" else 2)
     count = module.INLINE_MESSAGES + 1 if kind == "many messages" else 1
@@ -228,7 +230,17 @@ async def test_a_family_that_always_reasons_does_though_nothing_tells(
     assert not (await prompt_of(model, continued, continueFinalMessage=True)).starts_inside
 
 
-async def test_tools_that_a_message_declares_reach_the_template(tokenizer_dir: Path) -> None:
-    model = model_of(tokenizer_dir, "{{ messages[0].tools | tojson }}|{{ tools }}")
-    declared = [{"role": "system", "text": "", "toolsJson": '[{"type": "function", "n": 1.50}]'}]
-    assert (await prompt_of(model, declared)).prompt.text == '[{"type": "function", "n": 1.5}]|None'
+async def test_tools_that_a_message_declares_reach_a_template_that_shows_them(
+    tokenizer_dir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = model_of(tokenizer_dir, "{{ messages[0].tools | default('none') | tojson }}|{{ tools }}")
+    declaring = {"role": "system", "text": "", "toolsJson": '[{"type": "function", "n": 1.50}]'}
+    request = json_format.ParseDict(
+        {"model": "m", "messages": [declaring, declaring, *HI]}, chat_pb2.ChatRequest()
+    )
+    shown = await module.chat_prompt(model, request, shows_message_tools=True)
+    assert shown.prompt.text == '[{"type": "function", "n": 1.5}]|None'
+    assert not caplog.records
+    assert (await module.chat_prompt(model, request)).prompt.text == '"none"|None'
+    (record,) = caplog.records
+    assert "tools on 2 messages are dropped" in record.getMessage()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from typing import Any
 
 import pytest
@@ -64,20 +63,6 @@ def test_a_model_without_a_profile_gets_its_own_request_back() -> None:
     result = profile_for("m").adapt(request)
     assert result.request is request
     assert result.prompt is request
-
-
-@pytest.mark.parametrize("model", ["m", "glm-5", "MiniMax-M2", "deepseek-v4-pro"])
-def test_what_only_kimi_takes_is_dropped_with_one_warning(
-    model: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    message = message_pb2.ChatMessage(role="system", text="s", tools_json=json.dumps([TOOL]))
-    question = message_pb2.ChatMessage(role="user", text="q", tools_json="[]")
-    with caplog.at_level(logging.WARNING):
-        request = adapted(model, message, question)
-    assert [each.tools_json for each in request.messages] == ["", ""]
-    assert message.tools_json
-    (record,) = caplog.records
-    assert "2 messages" in record.getMessage()
 
 
 def test_kimi_joins_the_tools_of_messages_but_for_the_prompt() -> None:
