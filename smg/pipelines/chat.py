@@ -85,7 +85,7 @@ class ChatPipeline:
             if profile.bounds_output:
                 check_output(model.card, request.sampling)
             answer = Answer(
-                context.answer_id(request.rid), meter.created, request.model, sink, model.formats.label
+                context.answer_id(request.rid), meter.created, model.id, sink, model.formats.label
             )
             enforced = self._catalog.enforced(model.id) if model.formats.holds_native else ()
             arguments = (model, request, context, prompted, profile, enforced)
@@ -96,6 +96,7 @@ class ChatPipeline:
                 prompt.ids,
                 lambda: plan.attempt((prompt,), answer),
                 plan.constraint_kind,
+                model.card.tokenizer_sha256,
             )
             with meter.measure(model.id, answer):
                 await self._engine_call.run(work, answer, context)

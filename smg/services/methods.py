@@ -17,10 +17,12 @@ Access = Literal["open", "serving", "admin"]
 CHAT_SERVICE = "smg.chat.v1.ChatService"
 MODEL_SERVICE = "smg.model.v1.ModelService"
 ADMIN_SERVICE = "smg.admin.v1.AdminService"
+CONVERSATIONS_SERVICE = "smg.responses.v1.ConversationsService"
 
 CHAT_ROUTE, COMPLETIONS_ROUTE = "grpc_chat", "grpc_completions"
 MODELS_ROUTE, ADMIN_ROUTE = "grpc_models", "grpc_admin"
-ROUTES = (CHAT_ROUTE, COMPLETIONS_ROUTE, MODELS_ROUTE, ADMIN_ROUTE)
+CONVERSATIONS_ROUTE = "grpc_conversations"
+ROUTES = (CHAT_ROUTE, COMPLETIONS_ROUTE, MODELS_ROUTE, ADMIN_ROUTE, CONVERSATIONS_ROUTE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +31,22 @@ class Method:
 
     Attributes:
         route: short name for metrics.
-        access: who may call: "open" to anybody, "serving" with any configured key, "admin" with the gateway's own.
+        access: who may call: "open" to anybody, "serving" and "admin" by the rules of smg/callers/directory.py.
         id_prefix: prefix of request ids that the gateway makes.
+        is_read: it only looks; of an admin method, what the role `user` may call.
     """
 
     route: str
     access: Access
     id_prefix: str = "req"
+    is_read: bool = False
 
 
 _CHAT = Method(CHAT_ROUTE, "serving", "chatcmpl")
 _COMPLETIONS = Method(COMPLETIONS_ROUTE, "serving", "cmpl")
 _ADMIN = Method(ADMIN_ROUTE, "admin")
+_CONVERSATIONS = Method(CONVERSATIONS_ROUTE, "serving")
+_ADMIN_READ = Method(ADMIN_ROUTE, "admin", is_read=True)
 
 METHODS: Mapping[str, Method] = MappingProxyType(
     {
@@ -49,12 +55,21 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         f"/{CHAT_SERVICE}/CreateCompletion": _COMPLETIONS,
         f"/{CHAT_SERVICE}/StreamCompletion": _COMPLETIONS,
         f"/{MODEL_SERVICE}/ListModels": Method(MODELS_ROUTE, "open"),
-        f"/{MODEL_SERVICE}/GetModel": Method(MODELS_ROUTE, "serving"),
-        f"/{ADMIN_SERVICE}/ListWorkers": _ADMIN,
-        f"/{ADMIN_SERVICE}/GetWorker": _ADMIN,
+        f"/{MODEL_SERVICE}/GetModel": Method(MODELS_ROUTE, "open"),
+        f"/{ADMIN_SERVICE}/ListWorkers": _ADMIN_READ,
+        f"/{ADMIN_SERVICE}/GetWorker": _ADMIN_READ,
         f"/{ADMIN_SERVICE}/AddWorker": _ADMIN,
+        f"/{ADMIN_SERVICE}/UpdateWorker": _ADMIN,
         f"/{ADMIN_SERVICE}/RemoveWorker": _ADMIN,
         f"/{ADMIN_SERVICE}/FlushCaches": _ADMIN,
-        f"/{ADMIN_SERVICE}/ListLoads": _ADMIN,
+        f"/{CONVERSATIONS_SERVICE}/CreateConversation": _CONVERSATIONS,
+        f"/{CONVERSATIONS_SERVICE}/GetConversation": _CONVERSATIONS,
+        f"/{CONVERSATIONS_SERVICE}/UpdateConversation": _CONVERSATIONS,
+        f"/{CONVERSATIONS_SERVICE}/DeleteConversation": _CONVERSATIONS,
+        f"/{CONVERSATIONS_SERVICE}/ListConversationItems": _CONVERSATIONS,
+        f"/{CONVERSATIONS_SERVICE}/CreateConversationItems": _CONVERSATIONS,
+        f"/{CONVERSATIONS_SERVICE}/GetConversationItem": _CONVERSATIONS,
+        f"/{CONVERSATIONS_SERVICE}/DeleteConversationItem": _CONVERSATIONS,
+        f"/{ADMIN_SERVICE}/ListLoads": _ADMIN_READ,
     }
 )

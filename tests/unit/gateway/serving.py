@@ -9,7 +9,7 @@ from gateway.app import GatewayApp, Limits
 from gateway.listener import HttpListener, bind
 from gateway.routes import Route, RouteTable
 from gateway.sse import KeepAlive
-from smg.types.callers import CallerDirectory
+from smg.callers.directory import CallerDirectory
 
 
 class Counts:
@@ -70,10 +70,10 @@ async def listening(app, idle_s=60, grace_s=20):
 
 @asynccontextmanager
 async def client(app):
-    """An HTTP client of a listener."""
+    """An HTTP client of a listener, without the system's certificates: to load them takes longer than most tests."""
     async with (
         listening(app) as port,
-        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http,
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", verify=False) as http,
     ):
         yield http
 

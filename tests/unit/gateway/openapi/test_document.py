@@ -27,7 +27,8 @@ def operations():
 
 def routes():
     return {
-        (route.method, route.path.replace("*}", "}")): route for route in build_routes(Mock(), Mock(), Mock())
+        (route.method, route.path.replace("*}", "}")): route
+        for route in build_routes(*(Mock() for _ in range(4)))
     }
 
 
@@ -93,6 +94,12 @@ def test_an_error_is_written_as_documented(error):
     status, headers, body = error_answer(error("what was wrong", **arguments))
     documented = plain_document()["components"]["responses"]
     names = {name.decode().lower() for name, _ in headers} - {"content-type"}
+    if dict(headers).get(b"content-type", b"").startswith(b"text/plain"):
+        operation = plain_document()["paths"]["/workers"]["post"]["responses"]
+        name = operation[str(status)]["$ref"].rpartition("/")[2]
+        assert documented[name].get("content", {"text/plain": {}}).keys() == {"text/plain"}
+        assert names <= {header.lower() for header in documented[name]["headers"]}
+        return
     if not body:
         assert (status, "content" in documented["Unauthorized"]) == (401, False)
         return

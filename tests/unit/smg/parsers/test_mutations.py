@@ -8,12 +8,13 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from smg.parsers.harmony import HARMONY, HarmonyParser
 from smg.parsers.reasoning import reasoning_parser
 from smg.parsers.tools import TOOL_PARSERS, tool_parser
+from tests.examples import examples
 from tests.unit.smg.parsers.replay import assembled, golden, output_parser, replay, replay_in_lanes
 
 FORMATS = (*TOOL_PARSERS, HARMONY)
@@ -71,7 +72,7 @@ def check(name: str, rng: random.Random) -> None:
         assert whole.content == (text or None)
 
 
-@settings(deadline=None, max_examples=200)
+@examples(50)
 @given(st.sampled_from(FORMATS), st.integers(0, 1 << 32))
 def test_worse_outputs(name: str, seed: int) -> None:
     check(name, random.Random(seed))
@@ -100,7 +101,7 @@ def test_many_worse_outputs_with_reasoning(name: str) -> None:
         check_reasoning(name, rng)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(50)
 @given(st.sampled_from(sorted(REASONED)), st.integers(0, 1 << 32))
 def test_worse_outputs_with_reasoning(name: str, seed: int) -> None:
     check_reasoning(name, random.Random(seed))
