@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
 
+from scripts.model_families import models_part
 from smg.settings import RouterSettings, ServeSettings, options_of
 from smg.telemetry.metrics import RequestResult, RouterMetrics
 from smg.telemetry.runtime_metrics import RuntimeMetrics
@@ -177,6 +178,7 @@ PARTS: tuple[tuple[Path, str, Callable[[], str]], ...] = (
     (ROOT / "docs" / "operations.md", "settings", settings_part),
     (ROOT / "docs" / "metrics.md", "metrics", metrics_part),
     (ROOT / "docs" / "architecture.md", "modules", modules_part),
+    (ROOT / "docs" / "models.md", "families", models_part),
 )
 
 

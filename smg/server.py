@@ -132,7 +132,11 @@ class Router:
             self._tokenizers,
             settings.models.model_alias,
             load_builder(settings.models),
-            FormatSettings(settings.models.tool_call_parser, settings.models.reasoning_parser),
+            FormatSettings(
+                settings.models.tool_call_parser,
+                settings.models.reasoning_parser,
+                settings.models.tool_call_constraint == "native",
+            ),
         )
         self.history = make_store(settings.history)
         self._keep_alive = KeepAlive(settings.listener.sse_keepalive_secs)
@@ -207,9 +211,8 @@ class Router:
             grace_s=settings.listener.shutdown_grace_period_secs,
         )
         self._conversations = Conversations(self.history)
-        return build_routes(
-            handlers, status, AdminHandlers(self.registry), ConversationHandlers(self._conversations)
-        )
+        admin = AdminHandlers(self.registry, self.catalog.formats_of)
+        return build_routes(handlers, status, admin, ConversationHandlers(self._conversations))
 
     async def run(self, on_ready: Callable[[RouterAddresses], None], stop: asyncio.Event) -> None:
         """Serve until `stop` is set or the task is cancelled, then drain.

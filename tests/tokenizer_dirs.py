@@ -7,6 +7,7 @@ Python version: a test takes them from the tokenizer, it never spells them out.
 from __future__ import annotations
 
 import json
+import shutil
 from functools import cache
 from pydoc_data.topics import topics
 from typing import TYPE_CHECKING
@@ -128,3 +129,33 @@ def _tokenizer_config(tokenizer: Tokenizer, chat_template: str) -> dict[str, obj
 
 def _write(path: Path, value: object) -> None:
     path.write_text(json.dumps(value, indent=1), encoding="utf-8")
+
+
+HARMONY_TOKENS = (
+    "<|return|>",
+    "<|constrain|>",
+    "<|channel|>",
+    "<|start|>",
+    "<|end|>",
+    "<|message|>",
+    "<|call|>",
+)
+
+
+def make_harmony_dir(source: Path, target: Path) -> Path:
+    """Copy a tokenizer directory, with the tokens of Harmony and without a chat template. Returns the directory."""
+    shutil.copytree(source, target)
+    path = target / "tokenizer.json"
+    tokenizer = Tokenizer.from_file(str(path))
+    tokenizer.add_special_tokens(
+        [AddedToken(text, special=True, normalized=False) for text in HARMONY_TOKENS]
+    )
+    tokenizer.save(str(path))
+    end = tokenizer.token_to_id("<|return|>")
+    for name in ("config.json", "generation_config.json"):
+        content = json.loads((target / name).read_text())
+        _write(target / name, content | {"eos_token_id": end, "vocab_size": tokenizer.get_vocab_size()})
+    config = json.loads((target / "tokenizer_config.json").read_text())
+    config.pop("chat_template", None)
+    _write(target / "tokenizer_config.json", config | {"eos_token": "<|return|>"})
+    return target

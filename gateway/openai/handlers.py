@@ -15,6 +15,7 @@ from gateway.whole import TEXT, answer, answer_json
 from smg.errors import ModelNotFound, SmgError
 from smg.pipelines.off_loop import LongLane, in_thread
 from smg.pipelines.tools import is_forced
+from smg.profiles import BASELINE, profile_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +72,8 @@ class OpenAIHandlers:
             await self._chat.run(message, request.context, sink, meter)
             await sink.written()
             return
-        form = stream_form(message.stream_options, is_call=is_forced(message))
+        usage = profile_for(message.model).stream_usage(message.stream_options)
+        form = stream_form(usage, is_call=is_forced(message))
         stream = SseChatSink(reply, headers, form)
         self._keep_alive.add(reply, stream.begin)
         with FailingInto(stream, reply):
@@ -89,7 +91,10 @@ class OpenAIHandlers:
             await sink.written()
             return
         stream = SseCompletionSink(
-            reply, headers, stream_form(message.stream_options), logprobs=message.HasField("logprobs")
+            reply,
+            headers,
+            stream_form(BASELINE.stream_usage(message.stream_options)),
+            logprobs=message.HasField("logprobs"),
         )
         self._keep_alive.add(reply, stream.begin)
         with FailingInto(stream, reply):

@@ -15,6 +15,7 @@ _REQUEST_ID: Json = {"x-request-id": {"$ref": "#/components/headers/RequestId"}}
 _WORKER: Json = {
     "x-smg-routed-worker-id": {"$ref": "#/components/headers/RoutedWorkerId"},
     "Server-Timing": {"$ref": "#/components/headers/ServerTiming"},
+    "x-smg-parser": {"$ref": "#/components/headers/Parser"},
 }
 _ERROR_CODE: Json = {"X-SMG-Error-Code": {"$ref": "#/components/headers/ErrorCode"}}
 _RETRY_AFTER: Json = {"Retry-After": {"$ref": "#/components/headers/RetryAfter"}}
@@ -28,6 +29,10 @@ HEADERS: dict[str, Json] = {
     },
     "RoutedWorkerId": {
         "description": "The address of the worker that served the request.",
+        "schema": {"type": "string"},
+    },
+    "Parser": {
+        "description": "Formats of calls and of reasoning by which a chat answer was read.",
         "schema": {"type": "string"},
     },
     "Challenge": {

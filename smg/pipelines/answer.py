@@ -24,6 +24,7 @@ class Answer:
 
     Attributes:
         sink: where the answer goes.
+        parsers: what reads the model's text; empty where nothing does.
         usage: token counts so far.
         is_open: the first event has arrived; from here on an error goes to the sink.
         opened_at: when the first event came, by time.monotonic; 0 before.
@@ -33,12 +34,13 @@ class Answer:
         done: set when all choices have ended, with the error if they failed.
     """
 
-    def __init__(self, answer_id: str, created: int, model: str, sink: AnswerSink) -> None:
+    def __init__(self, answer_id: str, created: int, model: str, sink: AnswerSink, parsers: str = "") -> None:
         self._loop = asyncio.get_running_loop()
         self.id = answer_id
         self.created = created
         self.model = model
         self.sink = sink
+        self.parsers = parsers
         self.usage = UsageCounter()
         self.is_open = False
         self.opened_at = 0.0
@@ -91,7 +93,8 @@ class Answer:
         self.is_open = True
         self.opened_at = monotonic()
         worker_url = self._worker.url if self._worker is not None else ""
-        self.sink.open(AnswerHead(self.id, self.created, self.model, worker_url, self.usage))
+        head = AnswerHead(self.id, self.created, self.model, worker_url, self.usage, self.parsers)
+        self.sink.open(head)
 
     def prompt_started(self, choice: Choice, prompt_tokens: int, cached_tokens: int) -> None:
         """A choice's prompt is computed, or its engine tells the counts with its end."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from smg.errors import InternalError, ModelNotFound, SmgError, WorkerUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from smg.pipelines.formats import FormatSettings, OutputFormats
@@ -103,6 +103,15 @@ class ModelCatalog:
                 model_id, card, builder, self._formats.formats_of(model_id, builder)
             )
         return served
+
+    def enforced(self, model_id: str) -> list[Sequence[str]]:
+        """For each worker that serves a model, the kinds of constraints that it enforces."""
+        return list(self._registry.constraints(model_id).values())
+
+    def formats_of(self, model_id: str) -> OutputFormats | None:
+        """The formats of a model; None as long as nobody has asked for it."""
+        served = self._served.get(model_id)
+        return served.formats if served is not None else None
 
     async def preload(self) -> None:
         """Load what the served models need, ahead of their first request. Failures are logged, not raised."""

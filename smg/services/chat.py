@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from smg.profiles import profile_for
 from smg.services.call import CONTEXT, start_meter
 from smg.services.methods import CHAT_ROUTE, CHAT_SERVICE, COMPLETIONS_ROUTE
 from smg.services.rpc import add_service, stream_method, unary_method
@@ -81,7 +82,8 @@ class ChatService:
         """Answer a conversation piece by piece."""
         chat = _with_stream(request.chat, stream=True)
         meter = start_meter(self._meters, CHAT_ROUTE)
-        sink = ProtoChatStreamSink(self._pieces(), StreamForm.of(chat.stream_options))
+        usage = profile_for(chat.model).stream_usage(chat.stream_options)
+        sink = ProtoChatStreamSink(self._pieces(), StreamForm.of(usage))
 
         async def run() -> None:
             await self._chat.run(chat, CONTEXT.get(), sink, meter)

@@ -115,6 +115,11 @@ class ModelSettings(Section):
     reasoning_parser: str | None = setting(
         None, "Format in which the models write reasoning. Default: found likewise.", metavar="NAME"
     )
+    tool_call_constraint: Literal["json", "native"] = setting(
+        "json",
+        "What calls that a request demands are held to: a JSON array, which every model can write and every engine "
+        "enforces, or the model's own format where that is possible.",
+    )
     model_alias: Pairs = setting(
         _no_pairs, "Another name under which a model answers. May be repeated.", metavar="ALIAS=MODEL"
     )

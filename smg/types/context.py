@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import secrets
+import string
 import uuid
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -49,6 +50,7 @@ def is_usable_id(text: str) -> bool:
 
 
 # Ids must differ, nobody has to be kept from guessing one: no system call for each.
+_LETTERS = string.ascii_letters + string.digits
 _ids = random.Random(secrets.randbits(256))  # noqa: S311 - seeded by the system, guards nothing
 
 
@@ -57,9 +59,11 @@ def new_id(prefix: str) -> str:
     return f"{prefix}-{_ids.getrandbits(96):024x}"
 
 
-def new_call_id() -> str:
-    """A random id for a call of a function, in OpenAI's form."""
-    return f"call_{_ids.getrandbits(96):024x}"
+def new_call_id(chars: int | None = None) -> str:
+    """A random id for a call of a function: in OpenAI's form, or of so many letters and digits."""
+    if chars is None:
+        return f"call_{_ids.getrandbits(96):024x}"
+    return "".join(_ids.choices(_LETTERS, k=chars))
 
 
 class PlacementNote:

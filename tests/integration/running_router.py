@@ -30,6 +30,7 @@ async def running_router(
     history=None,
     telemetry=None,
     overload=None,
+    models=None,
     **listener,
 ):
     """`.router`, `.http` and the stubs of the gRPC services; stopped at the end."""
@@ -48,6 +49,7 @@ async def running_router(
             "history": history or {},
             "telemetry": telemetry or {},
             "overload": overload or {},
+            "models": models or {},
         }
     )
     router, stop = Router(settings), asyncio.Event()
