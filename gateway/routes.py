@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from gateway.admin import AdminHandlers
+    from gateway.decisions.handlers import DecisionHandlers
     from gateway.openai.handlers import OpenAIHandlers
     from gateway.reply import Reply
     from gateway.request import HttpRequest
@@ -26,6 +27,10 @@ Access = Literal["open", "serving", "admin"]
 ROUTE_NAMES = (
     "chat",
     "completions",
+    "decisions",
+    "systemone",
+    "systemone_batch",
+    "systemone_models",
     "models",
     "model",
     "health",
@@ -61,11 +66,17 @@ class Route:
     id_prefix: str = "req"
 
 
-def build_routes(openai: OpenAIHandlers, status: StatusHandlers, admin: AdminHandlers) -> list[Route]:
+def build_routes(
+    openai: OpenAIHandlers, decide: DecisionHandlers, status: StatusHandlers, admin: AdminHandlers
+) -> list[Route]:
     """The table."""
     return [
         Route("POST", "/v1/chat/completions", openai.chat, "chat", id_prefix="chatcmpl"),
         Route("POST", "/v1/completions", openai.completions, "completions", id_prefix="cmpl"),
+        Route("POST", "/v1/decisions", decide.decisions, "decisions", id_prefix="dec"),
+        Route("POST", "/v1/systemone", decide.systemone, "systemone", id_prefix="dec"),
+        Route("POST", "/v1/systemone/batch", decide.batch, "systemone_batch", id_prefix="dec"),
+        Route("GET", "/v1/systemone/models", decide.models, "systemone_models", "open"),
         Route("GET", "/v1/models", openai.models, "models", "open"),
         Route("GET", "/v1/models/{model*}", openai.model, "model", "open"),
         Route("GET", "/health", status.health, "health", "open"),

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from gateway.admin import AdminHandlers
 from gateway.app import GatewayApp, Limits
+from gateway.decisions.handlers import DecisionHandlers
 from gateway.listener import HttpListener, bind
 from gateway.openai.handlers import OpenAIHandlers
 from gateway.routes import ROUTE_NAMES, Route, RouteTable, build_routes
@@ -28,6 +29,9 @@ from smg.pipelines.admission import Admission
 from smg.pipelines.catalog import ModelCatalog
 from smg.pipelines.chat import ChatPipeline
 from smg.pipelines.completion import CompletionPipeline
+from smg.pipelines.decide.pipeline import DecisionPipeline
+from smg.pipelines.decide.score_call import ScoreCall
+from smg.pipelines.decide.surface import DecisionSurfaces
 from smg.pipelines.engine_call import EngineCall, RetryOptions
 from smg.pipelines.formats import FormatSettings
 from smg.pipelines.meter import Meters
@@ -125,18 +129,27 @@ class Router:
         self._metrics.watch_workers(lambda: [each.worker for each in self.registry.workers() if each.worker])
         self.registry.on_change(lambda: self._metrics.set_models(self.registry.models()))
         self.admission = admission_of(settings.admission)
+        policy, retries = make_policy(settings.routing), retry_options(settings.retries)
         engine_call = EngineCall(
             self.registry,
-            make_policy(settings.routing),
-            retry_options(settings.retries),
+            policy,
+            retries,
             settings.listener.request_timeout_secs,
             self._metrics.retried,
         )
         self._chat = ChatPipeline(self.catalog, self.admission, engine_call)
         self._completion = CompletionPipeline(self.catalog, self.admission, engine_call)
+        self._decide = DecisionPipeline(
+            self.catalog,
+            DecisionSurfaces(settings.decisions.decision_readout),
+            self.admission,
+            ScoreCall(self.registry, policy, retries, self._metrics.retried),
+            settings.decisions,
+        )
         self._meters = Meters(self._metrics)
         handlers = OpenAIHandlers(self._chat, self._completion, self.catalog, self._meters, self._keep_alive)
-        return build_routes(handlers, status, AdminHandlers(self.registry))
+        decide = DecisionHandlers(self._decide, self._meters)
+        return build_routes(handlers, decide, status, AdminHandlers(self.registry))
 
     async def run(self, on_ready: Callable[[RouterAddresses], None], stop: asyncio.Event) -> None:
         """Serve until `stop` is set or the task is cancelled, then drain.
@@ -198,6 +211,7 @@ class Router:
                 await changed.wait()
                 changed.clear()
                 await self.catalog.preload()
+                await self._decide.surfaces.preload(self.catalog)
         finally:
             forget()
 

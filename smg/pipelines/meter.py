@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from smg.errors import SmgError
 from smg.telemetry.metrics import RequestResult
@@ -12,9 +12,31 @@ from smg.telemetry.metrics import RequestResult
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from smg.pipelines.answer import Answer
+    from smg.pipelines.sinks import UsageCounter
     from smg.telemetry.metrics import Outcome, RouterMetrics
     from smg.telemetry.series import RequestSeries
+
+
+class Measured(Protocol):
+    """What a meter reads of an answer when it has ended.
+
+    Attributes:
+        usage: its token counts.
+        error: what it ended with after it was opened; None while all is well.
+    """
+
+    usage: UsageCounter
+    error: SmgError | None
+
+    @property
+    def is_open(self) -> bool:
+        """Its first event has arrived."""
+        ...
+
+    @property
+    def opened_at(self) -> float:
+        """Loop time of that."""
+        ...
 
 
 class Meters:
@@ -45,9 +67,9 @@ class RequestMeter:
         self._time = asyncio.get_running_loop().time
         self._started_at = self._time()
         self._series: RequestSeries
-        self._answer: Answer
+        self._answer: Measured
 
-    def measure(self, model: str, answer: Answer) -> Self:
+    def measure(self, model: str, answer: Measured) -> Self:
         """Measure the answer of a request whose model is known, while the `with` body runs."""
         self._series = self._metrics.request_started(self.route, model)
         self._answer = answer

@@ -5,6 +5,7 @@ Sections nest and are frozen: `settings.admission.queue_size`. Nothing else in t
 
 from __future__ import annotations
 
+from smg.settings.decisions import DecisionSettings
 from smg.settings.faults import Fault, SettingsError
 from smg.settings.fields import Section, TenantKey
 from smg.settings.load import Loaded, environment, load
@@ -36,6 +37,7 @@ __all__ = [
     "RetrySettings",
     "CallerSettings",
     "TelemetrySettings",
+    "DecisionSettings",
     "EngineSettings",
     "Section",
     "TenantKey",

@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 
+from smg.settings.decisions import DecisionSettings
 from smg.settings.fields import (
     HIGHEST_PORT,
     HeaderName,
@@ -265,6 +266,7 @@ class RouterSettings(Section):
     retries: RetrySettings = Field(default_factory=RetrySettings)
     callers: CallerSettings = Field(default_factory=CallerSettings)
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
+    decisions: DecisionSettings = Field(default_factory=DecisionSettings)
 
 
 class EngineSettings(Section):
