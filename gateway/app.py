@@ -272,7 +272,8 @@ class Exchange:
         self._context = self._context._replace(caller=caller)
 
     def _fail(self, error: SmgError) -> int:
-        status, headers, body = error_answer(error)
+        write = self._route.failure if self._route is not None else error_answer
+        status, headers, body = write(error)
         if self.reply.is_started:
             # Nothing sensible can follow what was written: the connection is closed, which a client notices.
             return status

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
 
-from gateway.openapi.handler import openapi
+from gateway.decisions.failures import plain_failure
+from gateway.errors import error_answer
+from gateway.openapi.handler import openapi, openapi_yaml
 from smg.errors import MethodNotAllowed, NotFound
 
 if TYPE_CHECKING:
@@ -15,10 +17,12 @@ if TYPE_CHECKING:
     from gateway.admin import AdminHandlers
     from gateway.decisions.handlers import DecisionHandlers
     from gateway.openai.handlers import OpenAIHandlers
-    from gateway.reply import Reply
+    from gateway.reply import Header, Reply
     from gateway.request import HttpRequest
     from gateway.status import StatusHandlers
+    from smg.errors import SmgError
 
+    Failure = Callable[[SmgError], tuple[int, list[Header], bytes]]
     Handler = Callable[[HttpRequest, Reply], Awaitable[None]]
 
 Access = Literal["open", "serving", "admin"]
@@ -34,6 +38,7 @@ ROUTE_NAMES = (
     "models",
     "model",
     "health",
+    "live",
     "liveness",
     "readiness",
     "metrics",
@@ -56,6 +61,7 @@ class Route:
         name: short name for metrics.
         access: who may call: "open" to anybody, "serving" with any configured key, "admin" with the gateway's own.
         id_prefix: prefix of request ids that the gateway makes.
+        failure: writes errors that come before the handler, or out of it.
     """
 
     method: str
@@ -64,6 +70,7 @@ class Route:
     name: str
     access: Access = "serving"
     id_prefix: str = "req"
+    failure: Failure = error_answer
 
 
 def build_routes(
@@ -74,16 +81,25 @@ def build_routes(
         Route("POST", "/v1/chat/completions", openai.chat, "chat", id_prefix="chatcmpl"),
         Route("POST", "/v1/completions", openai.completions, "completions", id_prefix="cmpl"),
         Route("POST", "/v1/decisions", decide.decisions, "decisions", id_prefix="dec"),
-        Route("POST", "/v1/systemone", decide.systemone, "systemone", id_prefix="dec"),
-        Route("POST", "/v1/systemone/batch", decide.batch, "systemone_batch", id_prefix="dec"),
+        Route("POST", "/v1/systemone", decide.systemone, "systemone", id_prefix="dec", failure=plain_failure),
+        Route(
+            "POST",
+            "/v1/systemone/batch",
+            decide.batch,
+            "systemone_batch",
+            id_prefix="dec",
+            failure=plain_failure,
+        ),
         Route("GET", "/v1/systemone/models", decide.models, "systemone_models", "open"),
         Route("GET", "/v1/models", openai.models, "models", "open"),
         Route("GET", "/v1/models/{model*}", openai.model, "model", "open"),
         Route("GET", "/health", status.health, "health", "open"),
+        Route("GET", "/health/live", status.live, "live", "open"),
         Route("GET", "/liveness", status.liveness, "liveness", "open"),
         Route("GET", "/readiness", status.readiness, "readiness", "open"),
         Route("GET", "/metrics", status.metrics, "metrics", "open"),
         Route("GET", "/openapi.json", openapi, "openapi", "open"),
+        Route("GET", "/openapi.yaml", openapi_yaml, "openapi", "open"),
         Route("GET", "/workers", admin.list_workers, "workers", "admin"),
         Route("POST", "/workers", admin.add_worker, "workers", "admin"),
         Route("GET", "/workers/{id}", admin.get_worker, "worker", "admin"),

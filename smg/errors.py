@@ -285,6 +285,7 @@ class UnusableScores(EngineError):
     default_code = "invalid_decisions_response"
 
     def __init__(self, message: str) -> None:
+        """Args: message: what is wrong with them."""
         super().__init__(message, engine_code=INTERNAL)
 
     @property

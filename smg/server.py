@@ -14,11 +14,13 @@ import logging
 import os
 import signal
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gateway.admin import AdminHandlers
 from gateway.app import GatewayApp, Limits
+from gateway.decisions.cards import model_list
 from gateway.decisions.handlers import DecisionHandlers
 from gateway.listener import HttpListener, bind
 from gateway.openai.handlers import OpenAIHandlers
@@ -147,7 +149,14 @@ class Router:
             settings.decisions,
         )
         self._meters = Meters(self._metrics)
-        handlers = OpenAIHandlers(self._chat, self._completion, self.catalog, self._meters, self._keep_alive)
+        handlers = OpenAIHandlers(
+            self._chat,
+            self._completion,
+            self.catalog,
+            self._meters,
+            self._keep_alive,
+            partial(model_list, self._decide),
+        )
         decide = DecisionHandlers(self._decide, self._meters)
         return build_routes(handlers, decide, status, AdminHandlers(self.registry))
 
@@ -226,6 +235,7 @@ class Router:
         return GrpcParts(
             chat=self._chat,
             completion=self._completion,
+            decide=self._decide,
             catalog=self.catalog,
             registry=self.registry,
             callers=self._callers,

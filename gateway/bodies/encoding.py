@@ -20,6 +20,8 @@ MAX_ZSTD_WINDOW = 1 << 23
 # Undoing the compression of so many bytes takes about a millisecond.
 INLINE_BYTES = 64 * 1024
 _PIECE = 1 << 18
+# What so much becomes at once cannot be bounded: a block of four bytes may be 128 KiB.
+_ZSTD_PIECE = 1024
 _GZIP = zlib.MAX_WBITS | 16
 
 
@@ -87,13 +89,18 @@ def _gunzipped(body: bytes) -> Iterator[bytes]:
 
 
 def _unzstd(body: bytes) -> Iterator[bytes]:
-    if not body:
-        raise EOFError("it is empty")
-    reader = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW).stream_reader(
-        body, read_across_frames=True
-    )
-    while piece := reader.read(_PIECE):
-        yield piece
+    decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW)
+    frame, is_open = decompressor.decompressobj(), False
+    view = memoryview(body)
+    for start in range(0, len(body), _ZSTD_PIECE):
+        rest = bytes(view[start : start + _ZSTD_PIECE])
+        while rest:
+            yield frame.decompress(rest)
+            is_open, rest = not frame.eof, frame.unused_data
+            if frame.eof:
+                frame = decompressor.decompressobj()
+    if is_open or not body:
+        raise EOFError("it ends in the middle" if body else "it is empty")
 
 
 _DECODERS: dict[str, Callable[[bytes], Iterator[bytes]]] = {

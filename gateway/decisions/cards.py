@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.decisions.images import MAX_IMAGE_BYTES
 from smg.decisions.layout import PROMPT_VERSION
-from smg.errors import SmgError
 
 if TYPE_CHECKING:
     from smg.pipelines.catalog import ServedModel
@@ -20,14 +19,7 @@ UNKNOWN_DATE = "1970-01-01"
 
 async def model_list(pipeline: DecisionPipeline) -> dict[str, Any]:
     """The answer to a request for the models."""
-    entries: list[dict[str, Any]] = []
-    for model_id in pipeline.model_ids():
-        try:
-            model = await pipeline.resolve(model_id)
-        except SmgError:
-            continue  # its tokenizer is not here yet
-        if pipeline.can_score(model):
-            entries.append(_entry(pipeline, model, await pipeline.surfaces.of(model)))
+    entries = [_entry(pipeline, model, surface) for model, surface in await pipeline.known_models()]
     settings = pipeline.settings
     return {
         "models": entries,

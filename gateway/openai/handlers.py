@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gateway.openai.chat_request import chat_request
 from gateway.openai.chat_sinks import JsonChatSink, SseChatSink
@@ -17,7 +17,7 @@ from smg.pipelines.off_loop import in_thread
 from smg.pipelines.tools import is_forced
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from types import TracebackType
 
     from gateway.reply import Header, Reply
@@ -46,12 +46,15 @@ class OpenAIHandlers:
         catalog: ModelCatalog,
         meters: Meters,
         keep_alive: KeepAlive,
+        more_of_models: Callable[[], Awaitable[dict[str, Any]]],
     ) -> None:
+        """Args: more_of_models makes what the list of models has beside OpenAI's own members."""
         self._chat = chat
         self._keep_alive = keep_alive
         self._completion = completion
         self._catalog = catalog
         self._meters = meters
+        self._more_of_models = more_of_models
 
     async def chat(self, request: HttpRequest, reply: Reply) -> None:
         """POST /v1/chat/completions."""
@@ -92,7 +95,8 @@ class OpenAIHandlers:
         if not models:
             answer(request, reply, 503, TEXT, b"No models available")
             return
-        answer_json(request, reply, {"object": "list", "data": models})
+        more = await self._more_of_models()
+        answer_json(request, reply, {"object": "list", "data": models, **more})
 
     async def model(self, request: HttpRequest, reply: Reply) -> None:
         """GET /v1/models/{model}."""

@@ -91,6 +91,10 @@ class ModelCatalog:
         entries = self._registry.models().get(model_id, ())
         return any(entry.worker is not None and entry.worker.protocol == "sglang_grpc" for entry in entries)
 
+    def prepared(self, model_id: str) -> ServedModel | None:
+        """A model that was resolved before; None for any other."""
+        return self._served.get(model_id)
+
     def engine_of(self, model_id: str) -> str:
         """Name of the engine of a model's first worker; empty when none has told."""
         for entry in self._registry.models().get(model_id, ()):

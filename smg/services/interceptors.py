@@ -17,12 +17,12 @@ from google.protobuf.message import DecodeError
 from smg.errors import CANCELLED, InternalError, MalformedRequest, SmgError
 from smg.services.call import CONTEXT, REQUEST_ID, metadata_map, request_context
 from smg.services.methods import METHODS
-from smg.services.rpc import ServerInterceptor, unparsed, unread
+from smg.services.rpc import ServerInterceptor, unparsed, unparsed_duplex, unread
 from smg.services.status import error_status, status_code
 from smg.services.streams import LOST, LostWait, SlowReader, is_own_cancellation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 
     from smg.services.methods import Method
     from smg.services.rpc import Context, Continuation, Handler
@@ -108,6 +108,8 @@ class StatusInterceptor(ServerInterceptor):
             return unread(call.refusing(error))
         if handler is None:
             return None
+        if cast("Any", handler).request_streaming:
+            return unparsed_duplex(call.answering(handler))
         return unparsed(handler, call.answering(handler))
 
 
@@ -118,12 +120,12 @@ class _Call:
         self._route = route
         self._observer = observer
 
-    def answering(self, handler: Handler) -> Callable[[bytes, Context], Coroutine[Any, Any, Any]]:
-        """Does what the method does, and gives every error its status."""
-        behavior: Any = handler.unary_unary or handler.unary_stream
+    def answering(self, handler: Handler) -> Callable[[Any, Context], Coroutine[Any, Any, Any]]:
+        """Does what the method does, and gives every error its status. A stream of requests arrives as an iterator."""
+        behavior: Any = handler.unary_unary or handler.unary_stream or handler.stream_stream
         parse: Callable[[bytes], Any] = cast("Any", handler).request_deserializer
 
-        async def answer(data: bytes, context: Context) -> Any:
+        async def answer(data: bytes | AsyncIterator[bytes], context: Context) -> Any:
             code = CANCELLED
             try:
                 await context.send_initial_metadata(((REQUEST_ID, CONTEXT.get().request_id),))
@@ -166,12 +168,19 @@ async def _guarded(behavior: Any, request: Any, context: Context) -> Any:
         raise LostWait(LOST) from error
 
 
-def _parsed(data: bytes, parse: Callable[[bytes], Any]) -> Any:
-    """The message.
+async def _each_parsed(data: AsyncIterator[bytes], parse: Callable[[bytes], Any]) -> AsyncIterator[Any]:
+    async for each in data:
+        yield _parsed(each, parse)
+
+
+def _parsed(data: bytes | AsyncIterator[bytes], parse: Callable[[bytes], Any]) -> Any:
+    """The message, or the messages as they come.
 
     Raises:
         MalformedRequest: the bytes are none of the method's request type.
     """
+    if not isinstance(data, bytes):
+        return _each_parsed(data, parse)
     try:
         return parse(data)
     except DecodeError as error:

@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 Access = Literal["open", "serving", "admin"]
 
 CHAT_SERVICE = "smg.chat.v1.ChatService"
+DECISION_SERVICE = "smg.decision.v1.DecisionService"
 MODEL_SERVICE = "smg.model.v1.ModelService"
 ADMIN_SERVICE = "smg.admin.v1.AdminService"
 
 CHAT_ROUTE, COMPLETIONS_ROUTE = "grpc_chat", "grpc_completions"
-MODELS_ROUTE, ADMIN_ROUTE = "grpc_models", "grpc_admin"
-ROUTES = (CHAT_ROUTE, COMPLETIONS_ROUTE, MODELS_ROUTE, ADMIN_ROUTE)
+MODELS_ROUTE, ADMIN_ROUTE, DECISIONS_ROUTE = "grpc_models", "grpc_admin", "grpc_decisions"
+ROUTES = (CHAT_ROUTE, COMPLETIONS_ROUTE, MODELS_ROUTE, ADMIN_ROUTE, DECISIONS_ROUTE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class Method:
 
 _CHAT = Method(CHAT_ROUTE, "serving", "chatcmpl")
 _COMPLETIONS = Method(COMPLETIONS_ROUTE, "serving", "cmpl")
+_DECISIONS = Method(DECISIONS_ROUTE, "serving", "dec")
 _ADMIN = Method(ADMIN_ROUTE, "admin")
 
 METHODS: Mapping[str, Method] = MappingProxyType(
@@ -48,6 +50,9 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         f"/{CHAT_SERVICE}/StreamChatCompletion": _CHAT,
         f"/{CHAT_SERVICE}/CreateCompletion": _COMPLETIONS,
         f"/{CHAT_SERVICE}/StreamCompletion": _COMPLETIONS,
+        f"/{DECISION_SERVICE}/Decide": _DECISIONS,
+        f"/{DECISION_SERVICE}/StreamDecide": _DECISIONS,
+        f"/{DECISION_SERVICE}/ListDecisionModels": Method(MODELS_ROUTE, "open"),
         f"/{MODEL_SERVICE}/ListModels": Method(MODELS_ROUTE, "open"),
         f"/{MODEL_SERVICE}/GetModel": Method(MODELS_ROUTE, "serving"),
         f"/{ADMIN_SERVICE}/ListWorkers": _ADMIN,

@@ -17,10 +17,11 @@ from smg.errors import PortTaken
 from smg.services.admin import AdminService
 from smg.services.call import REQUEST_ID
 from smg.services.chat import ChatService, StreamLimits
+from smg.services.decisions import DecisionService
 from smg.services.health import SERVICE as HEALTH_SERVICE
 from smg.services.health import HealthService
 from smg.services.interceptors import CallInterceptor, StatusInterceptor, Uncounted
-from smg.services.methods import ADMIN_SERVICE, CHAT_SERVICE, MODEL_SERVICE
+from smg.services.methods import ADMIN_SERVICE, CHAT_SERVICE, DECISION_SERVICE, MODEL_SERVICE
 from smg.services.models import ModelService
 from smg.services.rpc import new_server
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from smg.pipelines.catalog import ModelCatalog
     from smg.pipelines.chat import ChatPipeline
     from smg.pipelines.completion import CompletionPipeline
+    from smg.pipelines.decide.pipeline import DecisionPipeline
     from smg.pipelines.meter import Meters
     from smg.services.interceptors import Observer
     from smg.settings import ListenerSettings
@@ -51,6 +53,7 @@ class GrpcParts:
     Attributes:
         chat: answers chats.
         completion: answers text completions.
+        decide: answers questions.
         catalog: knows the models.
         registry: knows the workers.
         callers: knows the keys.
@@ -62,6 +65,7 @@ class GrpcParts:
 
     chat: ChatPipeline
     completion: CompletionPipeline
+    decide: DecisionPipeline
     catalog: ModelCatalog
     registry: WorkerRegistry
     callers: CallerDirectory
@@ -79,7 +83,7 @@ class GrpcServer:
         self._server: grpc.aio.Server | None = None
         self._health = HealthService(
             lambda: any(worker.is_ready for worker in parts.registry.workers()),
-            ready=(CHAT_SERVICE, MODEL_SERVICE),
+            ready=(CHAT_SERVICE, MODEL_SERVICE, DECISION_SERVICE),
             always=(ADMIN_SERVICE,),
         )
 
@@ -121,10 +125,18 @@ def build_grpc_server(parts: GrpcParts, health: HealthService) -> grpc.aio.Serve
     server = new_server(interceptors, _options(listener))
     limits = StreamLimits(listener.slow_reader_bytes, listener.slow_reader_secs)
     ChatService(parts.chat, parts.completion, parts.meters, limits).add_to(server)
+    DecisionService(parts.decide, parts.meters).add_to(server)
     ModelService(parts.catalog, parts.registry).add_to(server)
     AdminService(parts.registry).add_to(server)
     health.add_to(server)
-    names = (CHAT_SERVICE, MODEL_SERVICE, ADMIN_SERVICE, HEALTH_SERVICE, reflection.SERVICE_NAME)
+    names = (
+        CHAT_SERVICE,
+        DECISION_SERVICE,
+        MODEL_SERVICE,
+        ADMIN_SERVICE,
+        HEALTH_SERVICE,
+        reflection.SERVICE_NAME,
+    )
     reflection.enable_server_reflection(names, server)
     return server
 

@@ -84,6 +84,11 @@ class RegisteredWorker:
         return self.worker.reason if self.worker else self.why_not_known
 
     @property
+    def is_stalled(self) -> bool:
+        """It stands still over its work."""
+        return self.worker is not None and self.worker.is_stalled
+
+    @property
     def description(self) -> card_pb2.DescribeResponse | None:
         """What it serves, as last heard, also by an earlier connection."""
         current = self.worker.description if self.worker else None

@@ -148,9 +148,14 @@ class DecisionPipeline:
             error.param = "model"
             raise
 
-    def model_ids(self) -> tuple[str, ...]:
-        """Ids of the models that some worker is ready for, sorted."""
-        return self._catalog.model_ids()
+    async def known_models(self) -> list[tuple[ServedModel, Surface]]:
+        """Models whose workers score, by id, with what can be asked of them. Those still being prepared are left out."""
+        found: list[tuple[ServedModel, Surface]] = []
+        for model_id in self._catalog.model_ids():
+            model = self._catalog.prepared(model_id)
+            if model is not None and self.can_score(model):
+                found.append((model, await self.surfaces.of(model)))
+        return found
 
     def can_score(self, model: ServedModel) -> bool:
         """Whether workers of a model score at all."""

@@ -164,6 +164,7 @@ async def router(*, script=say_hello, workers=1, api_key="", tenants=(), aliases
     parts = GrpcParts(
         chat=chat,
         completion=completion,
+        decide=None,
         catalog=ModelCatalog(registry, None, aliases or {}, None, FormatSettings()),
         registry=registry,
         callers=CallerDirectory(api_key, tenants),

@@ -2,12 +2,18 @@
 
 import pytest
 
-from smg.services.methods import ADMIN_SERVICE, CHAT_SERVICE, METHODS, MODEL_SERVICE, ROUTES
+from smg.services.methods import ADMIN_SERVICE, CHAT_SERVICE, DECISION_SERVICE, METHODS, MODEL_SERVICE, ROUTES
 from smg_proto.admin.v1 import admin_pb2
 from smg_proto.chat.v1 import chat_pb2
+from smg_proto.decision.v1 import decision_pb2
 from smg_proto.model.v1 import model_pb2
 
-FILES = {CHAT_SERVICE: chat_pb2, MODEL_SERVICE: model_pb2, ADMIN_SERVICE: admin_pb2}
+FILES = {
+    CHAT_SERVICE: chat_pb2,
+    DECISION_SERVICE: decision_pb2,
+    MODEL_SERVICE: model_pb2,
+    ADMIN_SERVICE: admin_pb2,
+}
 
 
 def test_the_table_has_the_methods_of_the_protocol_and_no_others():
@@ -22,7 +28,8 @@ def test_the_table_has_the_methods_of_the_protocol_and_no_others():
 
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_a_method_is_open_only_where_http_is(name):
-    expected = "admin" if ADMIN_SERVICE in name else "open" if name.endswith("/ListModels") else "serving"
+    lists = name.endswith(("/ListModels", "/ListDecisionModels"))
+    expected = "admin" if ADMIN_SERVICE in name else "open" if lists else "serving"
     assert METHODS[name].access == expected
 
 
