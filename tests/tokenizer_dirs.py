@@ -114,7 +114,7 @@ def _train(vocab_size: int, words: Sequence[str]) -> Tokenizer:
     # The words that a ChatML prompt is made of, often enough to become tokens of their own.
     roles = "user\nassistant\nsystem\ntool\n" * 200
     often = "\n".join(words) + "\n"
-    tokenizer.train_from_iterator([text, roles, often * 2000 if words else ""], trainer)
+    tokenizer.train_from_iterator([text, roles, often * 60 if words else ""], trainer)
     tokenizer.add_tokens([AddedToken(text, special=False, normalized=False) for text in MARKER_TOKENS])
     return tokenizer
 

@@ -9,15 +9,24 @@ import httpx
 from grpc_status import rpc_status
 
 from smg.server import Router
-from smg.settings import CallerSettings, ListenerSettings, RouterSettings, RoutingSettings, WorkerSettings
+from smg.settings import (
+    CallerSettings,
+    DecisionSettings,
+    ListenerSettings,
+    ModelSettings,
+    RouterSettings,
+    RoutingSettings,
+    WorkerSettings,
+)
 from smg_proto.admin.v1 import admin_pb2_grpc
 from smg_proto.chat.v1 import chat_pb2_grpc
+from smg_proto.decision.v1 import decision_pb2_grpc
 from smg_proto.errors.v1 import errors_pb2
 from smg_proto.model.v1 import model_pb2_grpc
 
 
 @asynccontextmanager
-async def running_router(*urls, callers=None, routing=None, **listener):
+async def running_router(*urls, callers=None, routing=None, decisions=None, models=None, **listener):
     """`.router`, `.http` and the stubs of the gRPC services; stopped at the end."""
     settings = RouterSettings(
         listener=ListenerSettings(
@@ -26,6 +35,8 @@ async def running_router(*urls, callers=None, routing=None, **listener):
         workers=WorkerSettings(worker_urls=urls),
         callers=CallerSettings(**(callers or {})),
         routing=RoutingSettings(**(routing or {})),
+        decisions=DecisionSettings(**(decisions or {})),
+        models=ModelSettings(**(models or {})),
     )
     router, stop = Router(settings), asyncio.Event()
     ready = asyncio.get_running_loop().create_future()
@@ -48,6 +59,7 @@ async def running_router(*urls, callers=None, routing=None, **listener):
                     channel=channel,
                     http=http,
                     chats=chat_pb2_grpc.ChatServiceStub(channel),
+                    decisions=decision_pb2_grpc.DecisionServiceStub(channel),
                     models=model_pb2_grpc.ModelServiceStub(channel),
                     admin=admin_pb2_grpc.AdminServiceStub(channel),
                 )

@@ -18,6 +18,9 @@ def image(kind, size=(7, 5), **options):
     return data.getvalue()
 
 
+PNG_BYTES = image("PNG")
+
+
 def moving(kind):
     frames = [Image.new("RGB", (8, 8), color) for color in ("red", "blue")]
     data = io.BytesIO()
