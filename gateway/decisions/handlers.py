@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import orjson
 
@@ -26,9 +26,10 @@ from smg.errors import (
     Unsupported,
     UnsupportedSurface,
 )
+from smg.pipelines.off_loop import in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from gateway.reply import Header, Reply
     from gateway.request import HttpRequest
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 
 LONG_CONTEXT = b"typesafe-danger-zone-long-context"
 MAX_BATCH = 256
+# Reading the questions of so long a body takes about a millisecond, and so does writing their answers.
+INLINE_BODY_BYTES = 6_000
+ResultT = TypeVar("ResultT")
 JSON: Header = (b"content-type", b"application/json")
 
 
@@ -68,16 +72,15 @@ class DecisionHandlers:
             return
         try:
             refuse_other_type(body)
-            found = read_state(body.members, body.parts)
+            found = await _off_loop(request, lambda: read_state(body.members, body.parts))
             self._allow_long_context(request, found.request)
             phases.parsed()
             response = await self._pipeline.run(
                 found.request, request.context, self._meters.start("decisions")
             )
             phases.answered(response.timings)
-            self._write(
-                request, reply, write_state(found, response, phases.timings()), phases, response.worker_url
-            )
+            written = await _off_loop(request, lambda: write_state(found, response, phases.timings()))
+            self._write(request, reply, written, phases, response.worker_url)
         except SmgError as error:
             self._fail(request, reply, error, phases)
 
@@ -121,7 +124,7 @@ class DecisionHandlers:
             raise MalformedRequest(
                 f"Content-Type is {said}; it must be application/json", param="Content-Type"
             )
-        found = read_openai(body.members)
+        found = await _off_loop(request, lambda: read_openai(body.members))
         phases.parsed()
         if not found.model:
             raise ModelNotFound("model is empty; name a model of GET /v1/models", param="model")
@@ -138,7 +141,8 @@ class DecisionHandlers:
         except UnsupportedSurface as error:
             raise Unsupported(error.message, code="decisions_not_supported") from error
         phases.answered(response.timings)
-        self._write(request, reply, write_openai(found, response), phases, response.worker_url)
+        written = await _off_loop(request, lambda: write_openai(found, response))
+        self._write(request, reply, written, phases, response.worker_url)
 
     async def _body(self, request: HttpRequest) -> Body:
         body = await read_body(request, self._pipeline.settings.decision_max_body_bytes)
@@ -152,7 +156,7 @@ class DecisionHandlers:
             SmgError: the request is refused, or a question of it failed.
         """
         try:
-            found = read_state(body.members, body.parts)
+            found = await _off_loop(request, lambda: read_state(body.members, body.parts))
         except NoQuestionValid as error:
             failures = [each for view in error.views for each in failures_of(view, None)]
             raise failed_request(failures) from error
@@ -164,7 +168,8 @@ class DecisionHandlers:
         phases.answered(response.timings)
         if (failure := first_failure(found, response)) is not None:
             raise failure
-        return write_state(found, response, phases.timings()), response.worker_url
+        written = await _off_loop(request, lambda: write_state(found, response, phases.timings()))
+        return written, response.worker_url
 
     async def _alone(self, request: HttpRequest, members: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -194,6 +199,13 @@ class DecisionHandlers:
     ) -> None:
         status, headers, data = failure_answer(error, has_529=has_529)
         _send(request, reply, status, headers, data, phases)
+
+
+async def _off_loop(request: HttpRequest, work: Callable[[], ResultT]) -> ResultT:
+    """Read or write many questions in a thread, a few right here."""
+    if len(request.body) <= INLINE_BODY_BYTES:
+        return work()
+    return await in_thread(work)
 
 
 def _send(

@@ -38,8 +38,11 @@ if TYPE_CHECKING:
     from smg.types.context import RequestContext
     from smg_proto.decision.v1 import question_pb2
 
-# Laying out and tokenizing so much text takes about a millisecond.
+# Laying out and tokenizing so much text takes about a millisecond; a question counts as much as so many characters.
 INLINE_CHARS = 12_000
+QUESTION_CHARS = 800
+# Making so many answers does.
+INLINE_ROWS = 50
 _FALLBACK = "unknown"
 
 
@@ -211,17 +214,22 @@ class DecisionPipeline:
                 if options.long_context
                 else settings.decision_timeout_secs
             )
-        places = asyncio.Semaphore(settings.decision_concurrent_states)
         is_batch = len(request.states) > 1 or bool(request.states[0].name)
+        if not is_batch:
+            try:
+                async with asyncio.timeout(limit_s):
+                    return [await self._state(request.states[0], asking, is_batch=False)]
+            except TimeoutError:
+                if not own:
+                    raise _out_of_time(limit_s) from None
+                return [_Answered(_too_late(request.states[0], options.deadline_ms), "")]
+        places = asyncio.Semaphore(settings.decision_concurrent_states)
 
         async def one(state: question_pb2.State) -> _Answered:
             async with places:
-                return await self._state(state, asking, is_batch=is_batch)
+                return await self._state(state, asking, is_batch=True)
 
-        if len(request.states) == 1:
-            tasks = [asyncio.ensure_future(one(request.states[0]))]
-        else:
-            tasks = [asyncio.create_task(one(state)) for state in request.states]
+        tasks = [asyncio.create_task(one(state)) for state in request.states]
         try:
             _, late = await asyncio.wait(tasks, timeout=limit_s, return_when=asyncio.FIRST_EXCEPTION)
         except asyncio.CancelledError:
@@ -232,10 +240,7 @@ class DecisionPipeline:
             if not task.cancelled() and (error := task.exception()) is not None:
                 raise error
         if late and not own:
-            raise DeadlineExceeded(
-                f"the questions took more than {limit_s:g} s; options.deadline_ms may allow more",
-                code="systemone_deadline_exceeded",
-            )
+            raise _out_of_time(limit_s)
         return [
             _Answered(_too_late(state, options.deadline_ms), "") if task.cancelled() else task.result()
             for state, task in zip(request.states, tasks, strict=True)
@@ -245,7 +250,7 @@ class DecisionPipeline:
         # The event loop's own clock may be as coarse as a millisecond.
         clock = asking.clock
         begun = time.perf_counter()
-        size = len(state.content.text) + len(state.content.json) + 100 * len(state.questions)
+        size = len(state.content.text) + len(state.content.json) + QUESTION_CHARS * len(state.questions)
         if size <= INLINE_CHARS:
             sheet, score, used = self._prepared(state, asking)
         else:
@@ -261,11 +266,11 @@ class DecisionPipeline:
         forward_s = scores.compute_s or done - ready
         clock.forward_s += forward_s
         clock.queue_s += max(0.0, done - ready - forward_s)
-        result = answer_pb2.StateAnswers(
-            name=state.name,
-            answers=answers(sheet, scores.rows, self._thresholds),
-            usage=_usage(score, used, scores),
-        )
+        if len(scores.rows) <= INLINE_ROWS:
+            made = answers(sheet, scores.rows, self._thresholds)
+        else:
+            made = await in_thread(answers, sheet, scores.rows, self._thresholds)
+        result = answer_pb2.StateAnswers(name=state.name, answers=made, usage=_usage(score, used, scores))
         clock.post_s += time.perf_counter() - done
         return _Answered(result, scores.worker_url)
 
@@ -377,6 +382,13 @@ def _too_long(budget: int, tokens: int | None) -> Failure:
     has = f"has {tokens} tokens" if tokens is not None else f"has more than {budget} tokens"
     message = f"the state with this question {has}; at most {budget} are allowed"
     return Failure("max_length_exceeded", "question_tokens", message)
+
+
+def _out_of_time(limit_s: float) -> DeadlineExceeded:
+    return DeadlineExceeded(
+        f"the questions took more than {limit_s:g} s; options.deadline_ms may allow more",
+        code="systemone_deadline_exceeded",
+    )
 
 
 def _too_late(state: question_pb2.State, deadline_ms: int) -> answer_pb2.StateAnswers:
