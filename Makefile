@@ -97,5 +97,5 @@ $(VENV)/serve.stamp: pyproject.toml $(VENV)/python.stamp
 
 $(VENV)/dev.stamp: pyproject.toml $(VENV)/serve.stamp
 	$(SAY) 'installing the tools for development'
-	@$(PIP) -qq -e '.[local,dev]'
+	@$(PIP) -qq -e '.[local,history,dev]'
 	@touch $@

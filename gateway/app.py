@@ -15,12 +15,14 @@ from urllib.parse import unquote
 import httptools
 
 from gateway.errors import error_answer
-from gateway.reply import HttpReply, Outlet
 from gateway.request import HttpRequest, request_context
 from smg.errors import BodyTooLarge, InternalError, MethodNotAllowed, SmgError, WorkerUnavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gateway.arriving import ArrivingRequest
+    from gateway.reply import ExchangeReply
     from gateway.routes import Route, RouteTable
     from gateway.sse import KeepAlive
     from smg.types.callers import CallerDirectory
@@ -60,8 +62,17 @@ class Observer(Protocol):
         ...
 
 
-class Connection(Outlet, Protocol):
+class Connection(Protocol):
     """The connection, as far as an exchange sees it."""
+
+    def new_reply(self, max_held_bytes: int, on_drop: Callable[[], None]) -> ExchangeReply:
+        """Where the exchange writes its answer.
+
+        Args:
+            max_held_bytes: most bytes to hold back for a slow client before it is dropped.
+            on_drop: called once when the client is too slow.
+        """
+        ...
 
     def close(self) -> None:
         """Close when the client has read what was written, or has had its time."""
@@ -119,7 +130,7 @@ class Exchange:
     def __init__(self, app: GatewayApp, request: ArrivingRequest, connection: Connection) -> None:
         limits = app.limits
         self.max_body_bytes = limits.max_body_bytes
-        self.reply = HttpReply(connection, limits.max_held_bytes, self._dropped)
+        self.reply = connection.new_reply(limits.max_held_bytes, self._dropped)
         self._app = app
         self._request = request
         self._connection: Connection | None = connection

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from gateway.arriving import RequestReader
 from gateway.head import CONTINUE, whole_answer
+from gateway.reply import HttpReply
 
 if TYPE_CHECKING:
     import asyncio
@@ -52,6 +53,7 @@ class HttpConnection(RequestReader):
         self._transport = cast("asyncio.Transport", None)
         # The request whose turn it is, and those that have come behind it.
         self._current: ArrivingRequest | None = None
+        self._reply: HttpReply | None = None
         self._queue: deque[ArrivingRequest] = deque()
         self._is_stopping = False
         self.send: Callable[[bytes], None] = _nowhere
@@ -68,6 +70,7 @@ class HttpConnection(RequestReader):
         """Forget the connection; whoever answers on it is told."""
         self._on_lost(self)
         current, self._current = self._current, None
+        self._reply = None
         self._queue.clear()
         if current is not None and current.exchange is not None:
             current.exchange.left()
@@ -77,14 +80,19 @@ class HttpConnection(RequestReader):
     def pause_writing(self) -> None:
         """The client does not read."""
         self.is_full = True
-        if self._current is not None and self._current.exchange is not None:
-            self._current.exchange.reply.pause()
+        if self._reply is not None:
+            self._reply.pause()
 
     def resume_writing(self) -> None:
         """The client reads again."""
         self.is_full = False
-        if self._current is not None and self._current.exchange is not None:
-            self._current.exchange.reply.resume()
+        if self._reply is not None:
+            self._reply.resume()
+
+    def new_reply(self, max_held_bytes: int, on_drop: Callable[[], None]) -> HttpReply:
+        """Where the current request's answer is written."""
+        reply = self._reply = HttpReply(self, max_held_bytes, on_drop)
+        return reply
 
     def answered(self, *, is_whole: bool) -> None:
         """The last byte of the current answer was sent; an answer that is not whole must be followed by nothing."""
@@ -181,7 +189,7 @@ class HttpConnection(RequestReader):
 
     def _next(self) -> None:
         """The current request is answered, and read to its end."""
-        self._current = None
+        self._current = self._reply = None
         self._idle_ticks = 0
         if self._queue:
             # Not at once: thousands of short answers would call each other.

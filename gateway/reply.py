@@ -46,6 +46,26 @@ class Reply(Protocol):
         ...
 
 
+class ExchangeReply(Reply, Protocol):
+    """A Reply, and what the exchange that owns it has to know of it."""
+
+    status: int
+    is_ended: bool
+    is_too_slow: bool
+
+    def close(self) -> None:
+        """Forget the client; nothing more is sent."""
+        ...
+
+    async def drained(self, timeout_s: float) -> None:
+        """Wait until the client has taken what was held back, else drop it."""
+        ...
+
+    def forget(self) -> None:
+        """Let go of whom to tell that the client is too slow."""
+        ...
+
+
 class Outlet(Protocol):
     """The connection, as far as an answer sees it.
 

@@ -17,7 +17,7 @@ import tempfile
 from io import BytesIO
 from pathlib import Path
 
-from gen_protos import ROOT, SOURCE, TARGET, generate, google_include
+from gen_protos import DESCRIPTOR, ROOT, SOURCE, TARGET, describe, generate, google_include
 
 BUF_CONFIG = "buf.yaml"
 GOOGLE_API = "google/api"
@@ -93,6 +93,10 @@ def check_generated(target: Path) -> bool:
     """Generate again and compare with what is committed."""
     generate(target)
     differences = list(_differences(filecmp.dircmp(TARGET, target, ignore=["__pycache__"])))
+    descriptor = target.with_suffix(".pb")
+    describe(descriptor)
+    if not DESCRIPTOR.exists() or descriptor.read_bytes() != DESCRIPTOR.read_bytes():
+        differences.append(str(DESCRIPTOR.relative_to(ROOT)))
     print("generated code: ok" if not differences else "generated code: FAILED, run `make proto`")
     for path in differences:
         print(f"  {path}")

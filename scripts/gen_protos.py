@@ -1,4 +1,4 @@
-"""Generates proto/smg_proto from the .proto files: messages, stubs and type stubs.
+"""Generates proto/smg_proto from the .proto files: messages, stubs and type stubs; and Envoy's descriptor set.
 
 The wire root `smg` would be hidden by the package of that name, so the generated code lives under `smg_proto`
 and its imports are rewritten to match. Deterministic: the same sources give the same files.
@@ -21,6 +21,9 @@ SOURCE = ROOT / "proto"
 BINARIES = Path(sys.executable).parent
 TARGET = SOURCE / "smg_proto"
 IMPORT = re.compile(r"^(from|import) smg\.", re.MULTILINE)
+# What Envoy's transcoder reads: the edge service with all that it imports.
+DESCRIPTOR = ROOT / "deploy" / "envoy" / "smg_edge.pb"
+EDGE = "smg/edge/v1/edge.proto"
 INIT = '"""Generated from the .proto files by `make proto`; not to be edited."""\n'
 
 
@@ -36,6 +39,18 @@ def run_protoc(words: list[str]) -> int:
     return protoc.main(words)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] -- untyped
 
 
+def includes() -> list[str]:
+    """Where imports are looked for."""
+    return [f"-I{SOURCE}", f"-I{Path(grpc_tools.__file__).parent / '_proto'}", f"-I{google_include()}"]
+
+
+def describe(target: Path) -> None:
+    """Write the descriptor set of the edge service."""
+    status = run_protoc(["protoc", *includes(), "--include_imports", f"--descriptor_set_out={target}", EDGE])
+    if status:
+        sys.exit(status)
+
+
 def generate(target: Path) -> None:
     """Write the generated package to `target`, replacing what is there."""
     sources = sorted(str(path.relative_to(SOURCE)) for path in (SOURCE / "smg").rglob("*.proto"))
@@ -43,9 +58,7 @@ def generate(target: Path) -> None:
         status = run_protoc(
             [
                 "protoc",
-                f"-I{SOURCE}",
-                f"-I{Path(grpc_tools.__file__).parent / '_proto'}",
-                f"-I{google_include()}",
+                *includes(),
                 f"--python_out={scratch}",
                 f"--grpc_python_out={scratch}",
                 *(
@@ -79,3 +92,4 @@ def generate(target: Path) -> None:
 
 if __name__ == "__main__":
     generate(Path(sys.argv[1]) if len(sys.argv) > 1 else TARGET)
+    describe(DESCRIPTOR)

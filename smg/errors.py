@@ -4,6 +4,7 @@
     ├── InvalidRequest          400  a rule is broken                      INVALID_ARGUMENT
     │   ├── MalformedRequest    400  not JSON, or of the wrong shape       INVALID_ARGUMENT
     │   ├── ContextTooLong      400  more tokens than the model takes      INVALID_ARGUMENT
+    │   ├── ItemTaken           400  the conversation has the item         INVALID_ARGUMENT
     │   └── DecisionsRefused    400  a decisions request as a whole        INVALID_ARGUMENT
     │       ├── DecisionsTooLarge     413  bytes                           INVALID_ARGUMENT
     │       ├── UnsupportedMediaType  415  coding or content type          INVALID_ARGUMENT
@@ -19,6 +20,8 @@
     ├── ClientGone              499  the caller left                       CANCELLED
     ├── QuestionFailed               a question ended the request       by its kind, see there
     ├── InternalError           500  our fault                             INTERNAL
+    │   ├── StorageFailed       500  the history store does not answer     INTERNAL
+    │   ├── MissingPackage           an extra is not installed; told at start, never to a caller
     │   └── PortTaken                an address cannot be listened on; told at start, never to a caller
     ├── Unsupported             501  not served here                       UNIMPLEMENTED
     ├── WorkerUnavailable       503  no worker can take it now             UNAVAILABLE
@@ -147,6 +150,12 @@ class ContextTooLong(InvalidRequest):
     default_code = "context_length_exceeded"
 
 
+class ItemTaken(InvalidRequest):
+    """The conversation has an item of that id already."""
+
+    default_code = "item_already_in_conversation"
+
+
 class Unauthenticated(SmgError):
     """No key, or one that is not known."""
 
@@ -220,6 +229,18 @@ class ClientGone(SmgError):
 
 class InternalError(SmgError):
     """A fault of the gateway; the code names the step."""
+
+
+class StorageFailed(InternalError):
+    """The history store cannot be reached, or does not answer in time. What was asked for has not happened."""
+
+    default_code = "storage_error"
+
+
+class MissingPackage(InternalError):
+    """What a setting asks for needs a package that is not installed. Ends the start; no caller ever sees it."""
+
+    default_code = "missing_package"
 
 
 class PortTaken(InternalError):

@@ -22,6 +22,8 @@ from gateway.admin import AdminHandlers
 from gateway.app import GatewayApp, Limits
 from gateway.decisions.cards import model_list
 from gateway.decisions.handlers import DecisionHandlers
+from gateway.edge.service import SERVICE as EDGE_SERVICE
+from gateway.edge.service import HttpEdgeService
 from gateway.listener import HttpListener, bind
 from gateway.openai.handlers import OpenAIHandlers
 from gateway.routes import ROUTE_NAMES, Route, RouteTable, build_routes
@@ -41,6 +43,8 @@ from smg.policies import make_policy
 from smg.prompt.builder import PromptBuilder
 from smg.services.methods import ROUTES
 from smg.services.server import GrpcParts, GrpcServer
+from smg.storage.open import make_store
+from smg.storage.upkeep import look_after
 from smg.telemetry.exporter import MetricsListener, exposition, new_registry
 from smg.telemetry.metrics import RouterMetrics
 from smg.types.callers import CallerDirectory
@@ -106,6 +110,7 @@ class Router:
             load_builder(settings.models),
             FormatSettings(settings.models.tool_call_parser, settings.models.reasoning_parser),
         )
+        self.history = make_store(settings.history)
         self._keep_alive = KeepAlive(settings.listener.sse_keepalive_secs)
         status = StatusHandlers(
             self.registry,
@@ -182,6 +187,7 @@ class Router:
                     background = [
                         group.create_task(self._keep_alive.run()),
                         group.create_task(self._preload()),
+                        group.create_task(look_after(self.history, settings.history.history_retention_days)),
                         group.create_task(grpc.follow(self.registry)),
                     ]
                     serving = group.create_task(http.run())
@@ -200,6 +206,7 @@ class Router:
             finally:
                 await self.registry.close()
                 await self._tokenizers.close()
+                await self.history.close()
 
     async def _drain(self, http: HttpListener, grpc: GrpcServer, serving: asyncio.Task[None]) -> None:
         self.is_draining = True
@@ -243,6 +250,7 @@ class Router:
             listener=self._settings.listener,
             observer=self._metrics,
             id_keys=self._settings.telemetry.request_id_headers,
+            others={EDGE_SERVICE: HttpEdgeService(self.app).add_to},
         )
 
 

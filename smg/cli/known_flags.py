@@ -17,8 +17,7 @@ _NAMES = """
     disable-worker-overload-protection discovery-check-interval-secs discovery-file discovery-provider
     dp-aware dp-minimum-tokens-scheduler enable-igw enable-mesh enable-rl enable-trace enable-wasm
     encode encode-policy encode-selector epd-disaggregation
-    header-read-timeout-secs health-check-endpoint health-check-port history-backend
-    history-memory-max-items history-memory-max-responses history-memory-retention-secs
+    header-read-timeout-secs health-check-endpoint health-check-port
     jemalloc-prof-dir job-queue-capacity job-queue-concurrency jwt-audience jwt-issuer jwt-jwks-uri
     jwt-role-mapping kv-connector-annotation kv-engine-id-annotation kv-index
     least-load-default-throughput least-load-kv-pressure-weight least-load-max-waiting-requests
@@ -31,14 +30,14 @@ _NAMES = """
     oracle-connect-descriptor oracle-external-auth oracle-password oracle-pool-max oracle-pool-min
     oracle-pool-timeout-secs oracle-tns-alias oracle-username oracle-wallet-path otlp-traces-endpoint
     overlap-decay overload-token-usage-threshold parser pd-admission-wait-secs pd-disaggregation
-    postgres-db-url postgres-op-timeout-secs postgres-pool-max power-of-two-load-metric prefill
+    power-of-two-load-metric prefill
     prefill-max-inflight-requests-per-worker prefill-policy prefill-queue-size
     prefill-queue-timeout-secs prefill-selector
     priority-scheduler-config
     priority-scheduler-default-max-class priority-scheduler-enabled
     priority-scheduler-tenant-metric-top-n prometheus-duration-buckets rate-limit-tokens-per-second
-    rdma-listen-ip rdma-slot-ttl-s  redis-op-timeout-secs redis-pool-max
-    redis-retention-days redis-url remove-unhealthy-workers rl-control-timeout-secs
+    rdma-listen-ip rdma-slot-ttl-s
+    remove-unhealthy-workers rl-control-timeout-secs
     rl-fanout-concurrency router-selector routing-key-headers schema-config
     selection-accounting-ttl-ms selection-policy selection-temperature selector service-discovery
     service-discovery-namespace service-discovery-port spill-abs-threshold spill-rel-threshold

@@ -9,6 +9,7 @@ import asyncio
 import os
 import socket
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from grpc_reflection.v1alpha import reflection
@@ -26,6 +27,8 @@ from smg.services.models import ModelService
 from smg.services.rpc import new_server
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     import grpc.aio
 
     from smg.pipelines.catalog import ModelCatalog
@@ -40,10 +43,13 @@ if TYPE_CHECKING:
 
 # The longest that gRPC's options can say.
 _HIGHEST_INT32 = 2**31 - 1
+# A message has this around a body of the longest length, or has as much of one that is refused in words.
+_AROUND_BODY_BYTES = 4096
 _KEEPALIVE_MS = 30_000
 _KEEPALIVE_TIMEOUT_MS = 20_000
 # Clients may ping a silent connection as often as this; more is an abuse.
 _SHORTEST_PING_MS = 5_000
+_NO_OTHERS: Mapping[str, Callable[[grpc.aio.Server], None]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +67,7 @@ class GrpcParts:
         listener: bounds that hold for clients, over HTTP as well.
         observer: counts calls.
         id_keys: metadata keys that may carry a request id, in lower case; the first usable one wins.
+        others: services of other packages on the same port, by name: what registers each.
     """
 
     chat: ChatPipeline
@@ -73,6 +80,7 @@ class GrpcParts:
     listener: ListenerSettings
     observer: Observer = field(default_factory=Uncounted)
     id_keys: tuple[str, ...] = (REQUEST_ID,)
+    others: Mapping[str, Callable[[grpc.aio.Server], None]] = field(default_factory=lambda: _NO_OTHERS)
 
 
 class GrpcServer:
@@ -83,7 +91,7 @@ class GrpcServer:
         self._server: grpc.aio.Server | None = None
         self._health = HealthService(
             lambda: any(worker.is_ready for worker in parts.registry.workers()),
-            ready=(CHAT_SERVICE, MODEL_SERVICE, DECISION_SERVICE),
+            ready=(CHAT_SERVICE, DECISION_SERVICE, MODEL_SERVICE, *parts.others),
             always=(ADMIN_SERVICE,),
         )
 
@@ -129,13 +137,12 @@ def build_grpc_server(parts: GrpcParts, health: HealthService) -> grpc.aio.Serve
     ModelService(parts.catalog, parts.registry).add_to(server)
     AdminService(parts.registry).add_to(server)
     health.add_to(server)
+    for add_to in parts.others.values():
+        add_to(server)
     names = (
-        CHAT_SERVICE,
-        DECISION_SERVICE,
-        MODEL_SERVICE,
-        ADMIN_SERVICE,
-        HEALTH_SERVICE,
-        reflection.SERVICE_NAME,
+        *(CHAT_SERVICE, DECISION_SERVICE, MODEL_SERVICE, ADMIN_SERVICE),
+        *parts.others,
+        *(HEALTH_SERVICE, reflection.SERVICE_NAME),
     )
     reflection.enable_server_reflection(names, server)
     return server
@@ -166,7 +173,10 @@ def _why_not(host: str, port: int) -> str:
 def _options(listener: ListenerSettings) -> list[tuple[str, int]]:
     idle_ms = round(listener.idle_connection_timeout_secs * 1000)
     return [
-        ("grpc.max_receive_message_length", min(listener.max_payload_size, _HIGHEST_INT32)),
+        (
+            "grpc.max_receive_message_length",
+            min(listener.max_payload_size + _AROUND_BODY_BYTES, _HIGHEST_INT32),
+        ),
         ("grpc.max_send_message_length", -1),
         ("grpc.max_connection_idle_ms", min(max(idle_ms, 1), _HIGHEST_INT32)),
         # A second router on the same port must fail, not take half of the connections.

@@ -8,6 +8,7 @@ from __future__ import annotations
 from smg.settings.decisions import DecisionSettings
 from smg.settings.faults import Fault, SettingsError
 from smg.settings.fields import Section, TenantKey
+from smg.settings.history import HistorySettings
 from smg.settings.load import Loaded, environment, load
 from smg.settings.options import Option, options_of
 from smg.settings.sections import (
@@ -38,6 +39,7 @@ __all__ = [
     "CallerSettings",
     "TelemetrySettings",
     "DecisionSettings",
+    "HistorySettings",
     "EngineSettings",
     "Section",
     "TenantKey",

@@ -21,6 +21,7 @@ from smg.settings.fields import (
     WorkerUrls,
     setting,
 )
+from smg.settings.history import HistorySettings
 
 _MIB = 1024 * 1024
 
@@ -267,6 +268,7 @@ class RouterSettings(Section):
     callers: CallerSettings = Field(default_factory=CallerSettings)
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
     decisions: DecisionSettings = Field(default_factory=DecisionSettings)
+    history: HistorySettings = Field(default_factory=HistorySettings)
 
 
 class EngineSettings(Section):

@@ -1,6 +1,7 @@
 """The official OpenAI SDK against the gateway: what its users do works, what they catch is raised."""
 
 import json
+from contextlib import AsyncExitStack
 from enum import StrEnum
 
 import openai
@@ -9,6 +10,7 @@ import pytest_asyncio
 from pydantic import BaseModel
 
 from tests.conftest import EchoWorkers
+from tests.integration.running_envoy import address, configuration, running_envoy
 from tests.integration.running_router import running_router
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -48,16 +50,21 @@ class Peak(BaseModel):
 PEAK = '{"name": "Rigi", "height": {"value": 1797.8, "unit": "m"}, "climbed_by": ["Ada"]}'
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def client(tokenizer_dir, thinking_tokenizer_dir):
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["listener", "envoy"])
+async def client(request, tokenizer_dir, thinking_tokenizer_dir, tmp_path_factory):
+    """The SDK in front of the gateway's own listener, and of an Envoy that speaks nothing but gRPC to the gateway."""
     workers = EchoWorkers(tokenizer_dir)
     paths = (str(tokenizer_dir), str(thinking_tokenizer_dir))
     url = await workers(model_paths=paths, model_ids=("m", "thinker"))
-    async with (
-        running_router(url) as gateway,
-        openai.AsyncOpenAI(base_url=f"{gateway.http.base_url}/v1", api_key="k", max_retries=0) as sdk,
-    ):
-        yield sdk
+    async with AsyncExitStack() as stack:
+        gateway = await stack.enter_async_context(running_router(url))
+        base_url = str(gateway.http.base_url)
+        if request.param == "envoy":
+            found = configuration("edge.yaml", {"gateway": [address(gateway.target)]})
+            ports = await stack.enter_async_context(running_envoy(found, tmp_path_factory.mktemp("envoy")))
+            base_url = f"http://127.0.0.1:{ports['http']}"
+        sdk = openai.AsyncOpenAI(base_url=f"{base_url}/v1", api_key="k", max_retries=0)
+        yield await stack.enter_async_context(sdk)
     await workers.stop_all()
 
 

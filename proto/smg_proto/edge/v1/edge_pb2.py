@@ -22,16 +22,21 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.api import annotations_pb2 as google_dot_api_dot_annotations__pb2
 from google.api import httpbody_pb2 as google_dot_api_dot_httpbody__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16smg/edge/v1/edge.proto\x12\x0bsmg.edge.v1\x1a\x19google/api/httpbody.proto2G\n\x0fHttpEdgeService\x12\x34\n\x04\x43\x61ll\x12\x14.google.api.HttpBody\x1a\x14.google.api.HttpBody0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16smg/edge/v1/edge.proto\x12\x0bsmg.edge.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/api/httpbody.proto2\x97\x02\n\x0fHttpEdgeService\x12\x87\x01\n\x04\x43\x61ll\x12\x14.google.api.HttpBody\x1a\x14.google.api.HttpBody\"Q\x82\xd3\xe4\x93\x02K\"\x03/**:\x01*Z\x08\x1a\x03/**:\x01*Z\x08\x32\x03/**:\x01*Z\x05\x12\x03/**Z\x05*\x03/**Z\rB\x0b\n\x04HEAD\x12\x03/**Z\x10\x42\x0e\n\x07OPTIONS\x12\x03/**0\x01\x12z\n\x06Upload\x12\x14.google.api.HttpBody\x1a\x14.google.api.HttpBody\"@\x82\xd3\xe4\x93\x02:\"\x18/v1/audio/transcriptions:\x01*Z\x1b\"\x16/v1/audio/translations:\x01*(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'smg.edge.v1.edge_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_HTTPEDGESERVICE']._serialized_start=66
-  _globals['_HTTPEDGESERVICE']._serialized_end=137
+  _globals['_HTTPEDGESERVICE'].methods_by_name['Call']._loaded_options = None
+  _globals['_HTTPEDGESERVICE'].methods_by_name['Call']._serialized_options = b'\202\323\344\223\002K\"\003/**:\001*Z\010\032\003/**:\001*Z\0102\003/**:\001*Z\005\022\003/**Z\005*\003/**Z\rB\013\n\004HEAD\022\003/**Z\020B\016\n\007OPTIONS\022\003/**'
+  _globals['_HTTPEDGESERVICE'].methods_by_name['Upload']._loaded_options = None
+  _globals['_HTTPEDGESERVICE'].methods_by_name['Upload']._serialized_options = b'\202\323\344\223\002:\"\030/v1/audio/transcriptions:\001*Z\033\"\026/v1/audio/translations:\001*'
+  _globals['_HTTPEDGESERVICE']._serialized_start=97
+  _globals['_HTTPEDGESERVICE']._serialized_end=376
 # @@protoc_insertion_point(module_scope)

@@ -29,7 +29,8 @@ class HttpEdgeServiceStub:
     """Bytes in, bytes out: the same handlers as the HTTP listener, behind gRPC.
 
     The HTTP method and the undecoded path with its query arrive as metadata x-envoy-original-method and
-    x-envoy-original-path; the HTTP status leaves as initial metadata x-http-status.
+    x-envoy-original-path, the other headers as metadata under their names; the HTTP status leaves as initial metadata
+    x-http-status, beside the answer's headers.
     """
 
     def __init__(self, channel):
@@ -43,18 +44,36 @@ class HttpEdgeServiceStub:
                 request_serializer=google_dot_api_dot_httpbody__pb2.HttpBody.SerializeToString,
                 response_deserializer=google_dot_api_dot_httpbody__pb2.HttpBody.FromString,
                 _registered_method=True)
+        self.Upload = channel.stream_stream(
+                '/smg.edge.v1.HttpEdgeService/Upload',
+                request_serializer=google_dot_api_dot_httpbody__pb2.HttpBody.SerializeToString,
+                response_deserializer=google_dot_api_dot_httpbody__pb2.HttpBody.FromString,
+                _registered_method=True)
 
 
 class HttpEdgeServiceServicer:
     """Bytes in, bytes out: the same handlers as the HTTP listener, behind gRPC.
 
     The HTTP method and the undecoded path with its query arrive as metadata x-envoy-original-method and
-    x-envoy-original-path; the HTTP status leaves as initial metadata x-http-status.
+    x-envoy-original-path, the other headers as metadata under their names; the HTTP status leaves as initial metadata
+    x-http-status, beside the answer's headers.
     """
 
     def Call(self, request, context):
-        """Answers one HTTP request. Streams one message per flush of the response body; ends with the body.
-        Errors are answered as HTTP bodies with their status in x-http-status, never as gRPC errors.
+        """Answers one HTTP request. Streams one message per flush of the response body, an empty body as one empty message;
+        ends with the body. Errors are answered as HTTP bodies with their status in x-http-status; only an answer that
+        cannot be finished ends with a gRPC error.
+        buf:lint:ignore RPC_REQUEST_STANDARD_NAME
+        buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
+        buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Upload(self, request_iterator, context):
+        """Call for long bodies, which arrive in pieces and need not fit into a message. Only the first piece has a content
+        type. A body that is longer than the gateway takes is refused before its end.
         buf:lint:ignore RPC_REQUEST_STANDARD_NAME
         buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
         buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
@@ -71,6 +90,11 @@ def add_HttpEdgeServiceServicer_to_server(servicer, server):
                     request_deserializer=google_dot_api_dot_httpbody__pb2.HttpBody.FromString,
                     response_serializer=google_dot_api_dot_httpbody__pb2.HttpBody.SerializeToString,
             ),
+            'Upload': grpc.stream_stream_rpc_method_handler(
+                    servicer.Upload,
+                    request_deserializer=google_dot_api_dot_httpbody__pb2.HttpBody.FromString,
+                    response_serializer=google_dot_api_dot_httpbody__pb2.HttpBody.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'smg.edge.v1.HttpEdgeService', rpc_method_handlers)
@@ -83,7 +107,8 @@ class HttpEdgeService:
     """Bytes in, bytes out: the same handlers as the HTTP listener, behind gRPC.
 
     The HTTP method and the undecoded path with its query arrive as metadata x-envoy-original-method and
-    x-envoy-original-path; the HTTP status leaves as initial metadata x-http-status.
+    x-envoy-original-path, the other headers as metadata under their names; the HTTP status leaves as initial metadata
+    x-http-status, beside the answer's headers.
     """
 
     @staticmethod
@@ -101,6 +126,33 @@ class HttpEdgeService:
             request,
             target,
             '/smg.edge.v1.HttpEdgeService/Call',
+            google_dot_api_dot_httpbody__pb2.HttpBody.SerializeToString,
+            google_dot_api_dot_httpbody__pb2.HttpBody.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Upload(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/smg.edge.v1.HttpEdgeService/Upload',
             google_dot_api_dot_httpbody__pb2.HttpBody.SerializeToString,
             google_dot_api_dot_httpbody__pb2.HttpBody.FromString,
             options,

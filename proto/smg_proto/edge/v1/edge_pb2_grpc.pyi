@@ -30,7 +30,8 @@ class HttpEdgeServiceStub:
     """Bytes in, bytes out: the same handlers as the HTTP listener, behind gRPC.
 
     The HTTP method and the undecoded path with its query arrive as metadata x-envoy-original-method and
-    x-envoy-original-path; the HTTP status leaves as initial metadata x-http-status.
+    x-envoy-original-path, the other headers as metadata under their names; the HTTP status leaves as initial metadata
+    x-http-status, beside the answer's headers.
     """
 
     @_typing.overload
@@ -38,8 +39,16 @@ class HttpEdgeServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> HttpEdgeServiceAsyncStub: ...
     Call: _grpc.UnaryStreamMultiCallable[_httpbody_pb2.HttpBody, _httpbody_pb2.HttpBody]
-    """Answers one HTTP request. Streams one message per flush of the response body; ends with the body.
-    Errors are answered as HTTP bodies with their status in x-http-status, never as gRPC errors.
+    """Answers one HTTP request. Streams one message per flush of the response body, an empty body as one empty message;
+    ends with the body. Errors are answered as HTTP bodies with their status in x-http-status; only an answer that
+    cannot be finished ends with a gRPC error.
+    buf:lint:ignore RPC_REQUEST_STANDARD_NAME
+    buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
+    buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
+    """
+    Upload: _grpc.StreamStreamMultiCallable[_httpbody_pb2.HttpBody, _httpbody_pb2.HttpBody]
+    """Call for long bodies, which arrive in pieces and need not fit into a message. Only the first piece has a content
+    type. A body that is longer than the gateway takes is refused before its end.
     buf:lint:ignore RPC_REQUEST_STANDARD_NAME
     buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
     buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
@@ -50,13 +59,22 @@ class HttpEdgeServiceAsyncStub(HttpEdgeServiceStub):
     """Bytes in, bytes out: the same handlers as the HTTP listener, behind gRPC.
 
     The HTTP method and the undecoded path with its query arrive as metadata x-envoy-original-method and
-    x-envoy-original-path; the HTTP status leaves as initial metadata x-http-status.
+    x-envoy-original-path, the other headers as metadata under their names; the HTTP status leaves as initial metadata
+    x-http-status, beside the answer's headers.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Call: _aio.UnaryStreamMultiCallable[_httpbody_pb2.HttpBody, _httpbody_pb2.HttpBody]  # type: ignore[assignment]
-    """Answers one HTTP request. Streams one message per flush of the response body; ends with the body.
-    Errors are answered as HTTP bodies with their status in x-http-status, never as gRPC errors.
+    """Answers one HTTP request. Streams one message per flush of the response body, an empty body as one empty message;
+    ends with the body. Errors are answered as HTTP bodies with their status in x-http-status; only an answer that
+    cannot be finished ends with a gRPC error.
+    buf:lint:ignore RPC_REQUEST_STANDARD_NAME
+    buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
+    buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
+    """
+    Upload: _aio.StreamStreamMultiCallable[_httpbody_pb2.HttpBody, _httpbody_pb2.HttpBody]  # type: ignore[assignment]
+    """Call for long bodies, which arrive in pieces and need not fit into a message. Only the first piece has a content
+    type. A body that is longer than the gateway takes is refused before its end.
     buf:lint:ignore RPC_REQUEST_STANDARD_NAME
     buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
     buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
@@ -66,7 +84,8 @@ class HttpEdgeServiceServicer(metaclass=_abc_1.ABCMeta):
     """Bytes in, bytes out: the same handlers as the HTTP listener, behind gRPC.
 
     The HTTP method and the undecoded path with its query arrive as metadata x-envoy-original-method and
-    x-envoy-original-path; the HTTP status leaves as initial metadata x-http-status.
+    x-envoy-original-path, the other headers as metadata under their names; the HTTP status leaves as initial metadata
+    x-http-status, beside the answer's headers.
     """
 
     @_abc_1.abstractmethod
@@ -75,8 +94,22 @@ class HttpEdgeServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _httpbody_pb2.HttpBody,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_httpbody_pb2.HttpBody], _abc.AsyncIterator[_httpbody_pb2.HttpBody]]:
-        """Answers one HTTP request. Streams one message per flush of the response body; ends with the body.
-        Errors are answered as HTTP bodies with their status in x-http-status, never as gRPC errors.
+        """Answers one HTTP request. Streams one message per flush of the response body, an empty body as one empty message;
+        ends with the body. Errors are answered as HTTP bodies with their status in x-http-status; only an answer that
+        cannot be finished ends with a gRPC error.
+        buf:lint:ignore RPC_REQUEST_STANDARD_NAME
+        buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
+        buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
+        """
+
+    @_abc_1.abstractmethod
+    def Upload(
+        self,
+        request_iterator: _MaybeAsyncIterator[_httpbody_pb2.HttpBody],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_httpbody_pb2.HttpBody], _abc.AsyncIterator[_httpbody_pb2.HttpBody]]:
+        """Call for long bodies, which arrive in pieces and need not fit into a message. Only the first piece has a content
+        type. A body that is longer than the gateway takes is refused before its end.
         buf:lint:ignore RPC_REQUEST_STANDARD_NAME
         buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
         buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE

@@ -56,8 +56,8 @@ def test_flags_are_not_abbreviated():
 
 
 def test_a_flag_that_is_not_served_yet_fails_and_says_so():
-    assert faults_of("--history-backend memory --enable-mesh") == [
-        "--history-backend: known from the original gateway, not served here yet",
+    assert faults_of("--enable-wasm true --enable-mesh") == [
+        "--enable-wasm: known from the original gateway, not served here yet",
         "--enable-mesh: known from the original gateway, not served here yet",
     ]
 

@@ -1,0 +1,1 @@
+"""Where responses and conversations are kept: one interface, one file a backend."""
