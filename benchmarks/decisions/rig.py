@@ -30,12 +30,13 @@ class Rig(NamedTuple):
 
 
 @contextlib.contextmanager
-def running(root: Path, engine: Sequence[str]) -> Iterator[Rig]:
+def running(root: Path, engine: Sequence[str], gateway_flags: Sequence[str] = ()) -> Iterator[Rig]:
     """The pair, ended at the end.
 
     Args:
         root: the repository.
         engine: flags of the engine.
+        gateway_flags: more flags of the gateway.
     """
     port = free_port()
     with Children(root, root / "build" / "bench") as children:
@@ -44,7 +45,7 @@ def running(root: Path, engine: Sequence[str]) -> Iterator[Rig]:
         command = ("launch", "--host", "127.0.0.1", "--port", str(port), "--worker-urls", url)
         gateway = children.start(
             "decisions-gateway",
-            (sys.executable, "-m", "smg", *command, "--decision-timeout-secs", "600"),
+            (sys.executable, "-m", "smg", *command, "--decision-timeout-secs", "600", *gateway_flags),
         )
         _wait_ready(port)
         yield Rig(port, gateway.pid, worker.pid)
