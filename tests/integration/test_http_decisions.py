@@ -177,6 +177,22 @@ async def test_a_batch_answers_each_state_by_itself(gateway):
     assert (error_of(whole)["question"], error_of(whole)["state"]) == ("bad", "two")
 
 
+async def test_a_state_that_its_engine_fails_leaves_the_others_alone(gateway):
+    failing = {**REFUND, "instructions": "x [[error:INTERNAL:boom]]"}
+    states = {
+        "good": {"state": STATE, "questions": {"r": REFUND}},
+        "broken": {"state": STATE, "questions": {"r": failing}},
+    }
+    placed = (await ask(gateway, "/v1/decisions", state=None, states=states)).json()["states"]
+    assert placed["good"]["answers"]["r"]["type"] == "noul"
+    assert (placed["broken"]["answers"]["r"]["error"], "noul" in placed["broken"]["answers"]["r"]) == (
+        "unavailable",
+        False,
+    )
+    whole = await ask(gateway, state=None, states={"broken": states["broken"]})
+    assert whole.status_code == 500
+
+
 async def test_requests_of_a_system_one_batch_fail_alone(gateway):
     requests = {
         "good": {"state": STATE, "questions": {"r": REFUND}},

@@ -18,7 +18,7 @@ from smg.errors import (
 )
 from smg.pipelines.decide.answers import Thresholds, answers, failed
 from smg.pipelines.decide.questions import Failure, write_sheet
-from smg.pipelines.off_loop import in_thread
+from smg.pipelines.off_loop import in_thread, off_loop
 from smg.pipelines.sinks import UsageCounter
 from smg.prompt.packed import ID_BYTES
 from smg.validation.decision import RequestBounds, validate_decide
@@ -115,7 +115,7 @@ class DecisionPipeline:
             SmgError: the request as a whole is refused or failed.
         """
         async with self._admission.permit():
-            validate_decide(request, self._bounds)
+            await off_loop(lambda: validate_decide(request, self._bounds), size=request.ByteSize())
             model = await self.resolve(request.model)
             surface = await self._usable(model)
             budget = self._budget(model, request.options)
@@ -224,21 +224,23 @@ class DecisionPipeline:
                     raise _out_of_time(limit_s) from None
                 return [_Answered(_too_late(request.states[0], options.deadline_ms), "")]
         places = asyncio.Semaphore(settings.decision_concurrent_states)
+        faults: list[SmgError] = []
 
         async def one(state: question_pb2.State) -> _Answered:
             async with places:
-                return await self._state(state, asking, is_batch=True)
+                try:
+                    return await self._state(state, asking, is_batch=True)
+                except SmgError as error:
+                    faults.append(error)
+                    return _Answered(_broken(state, error), "")
 
         tasks = [asyncio.create_task(one(state)) for state in request.states]
         try:
-            _, late = await asyncio.wait(tasks, timeout=limit_s, return_when=asyncio.FIRST_EXCEPTION)
-        except asyncio.CancelledError:
+            _, late = await asyncio.wait(tasks, timeout=limit_s)
+        finally:
             await _stopped(tasks)
-            raise
-        await _stopped(late)
-        for task in tasks:
-            if not task.cancelled() and (error := task.exception()) is not None:
-                raise error
+        if len(faults) == len(tasks):
+            raise faults[0]
         if late and not own:
             raise _out_of_time(limit_s)
         return [
@@ -392,9 +394,17 @@ def _out_of_time(limit_s: float) -> DeadlineExceeded:
 
 
 def _too_late(state: question_pb2.State, deadline_ms: int) -> answer_pb2.StateAnswers:
-    failure = answer_pb2.QuestionFailure(
-        error="deadline_exceeded", message=f"no answer within options.deadline_ms, {deadline_ms}"
-    )
+    said = f"no answer within options.deadline_ms, {deadline_ms}"
+    return _all_failed(state, answer_pb2.QuestionFailure(error="deadline_exceeded", message=said))
+
+
+def _broken(state: question_pb2.State, error: SmgError) -> answer_pb2.StateAnswers:
+    """The answers about one state of a batch whose worker refused or failed it."""
+    kind = "invalid_input" if error.status < 500 and not error.is_retryable else "unavailable"
+    return _all_failed(state, answer_pb2.QuestionFailure(error=kind, message=error.message))
+
+
+def _all_failed(state: question_pb2.State, failure: answer_pb2.QuestionFailure) -> answer_pb2.StateAnswers:
     found = [
         answer_pb2.Answer(id=question.id, type=question.type, failure=failure) for question in state.questions
     ]
