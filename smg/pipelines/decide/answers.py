@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from smg.pipelines.decide.questions import Asked, Sheet
     from smg_proto.engine.v1 import work_pb2
 
-# Texts of options are unlikely by themselves, so that their differences are too large; values in use for such readouts.
-_WORDED_TEMPERATURE = {Kind.CHOICE: 0.5, Kind.NOUL: 0.25, Kind.SCORE: 0.25, Kind.SET: 0.25, Kind.SPAN: 0.25}
-
 
 class Thresholds:
     """From which probability a label of a set, and a word of a span, counts, where the question does not say."""
@@ -67,7 +64,7 @@ def _answer(
         return failed(asked, asked.failure or Failure("invalid_question", "", ""))
     mine = rows[asked.first : asked.first + asked.rows]
     try:
-        shares = [_shares(row, asked.kind) for row in mine]
+        shares = [probabilities(row.logprobs or row.sequence_logprobs) for row in mine]
     except NotScores as fault:
         return failed(asked, Failure("invalid_model_output", "", f"the model's scores are unusable: {fault}"))
     answer = answer_pb2.Answer(id=asked.question.id, type=asked.question.type)
@@ -75,12 +72,6 @@ def _answer(
         answer.label_mass = label_mass(mine[0].logprobs)
     _fill(answer, asked, shares, sheet.text, thresholds)
     return answer
-
-
-def _shares(row: work_pb2.SuffixScores, kind: Kind) -> list[float]:
-    if row.logprobs:
-        return probabilities(row.logprobs)
-    return probabilities(row.sequence_logprobs, _WORDED_TEMPERATURE[kind])
 
 
 def _fill(

@@ -170,9 +170,7 @@ class DecisionPipeline:
             return surface.unsupported
         if surface.is_hybrid and self.settings.decision_thinking == "refuse":
             return "it may think before it answers; the setting decision_thinking=off asks it without"
-        if surface.readout == "options" and self.settings.decision_readout != "options":
-            return surface.label_fault
-        return ""
+        return "" if self.settings.decision_readout == "options" else surface.label_fault
 
     def max_input_tokens(self, model: ServedModel) -> int:
         """Most tokens of a state with one question."""

@@ -160,7 +160,7 @@ class _Writer:
         orders = [options]
         if self._two_orders and kind is Kind.CHOICE and len(options) > 1:
             orders.append(options[::-1])
-        if self._surface.readout == "options":
+        if self._surface.is_worded(kind, len(options)):
             for each in orders:
                 self._row(write(instructions, each, None), worded=tuple(option.text for option in each))
             return None
@@ -172,7 +172,7 @@ class _Writer:
         return None
 
     def _yes_no(self, ending: str) -> None:
-        if self._surface.readout == "options":
+        if self._surface.is_worded(Kind.NOUL):
             self._row(ending, worded=_YES_NO)
         else:
             self._row(ending, labels=self._surface.labels.noul.ids)

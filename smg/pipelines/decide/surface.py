@@ -5,27 +5,25 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, NamedTuple
 
-from smg.decisions.kinds import Kind
+from smg.decisions.kinds import MAX_OPTIONS, Kind
 from smg.decisions.labels import Labels, find_labels
 from smg.decisions.layout import STEM, noul_text
+from smg.decisions.measured import BETTER_WORDED
 from smg.errors import InvalidRequest, SmgError
 from smg.pipelines.off_loop import in_thread
 from smg.prompt.framed import MessagePrompts
 
 if TYPE_CHECKING:
-    from typing import Literal
-
     from smg.pipelines.catalog import ModelCatalog, ServedModel
     from smg.prompt.builder import PromptBuilder
 
-    Readout = Literal["labels", "options"]
-
 _log = logging.getLogger(__name__)
 _PROBE = noul_text("Is it so?")
-MOST_WORDED_OPTIONS = 255
+_ALL = frozenset(Kind)
+# A choice with more options is asked by labels where it can be: every option's text is computed by itself.
+MOST_WORDED_OPTIONS = 26
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +36,7 @@ class Surface:
         unsupported: why it cannot be asked; empty where it can.
         label_fault: why it cannot be asked by labels; empty where it can.
         is_hybrid: it can think or not, and is asked with thinking off.
-        readout: how answers are read.
+        worded: kinds of question whose options' own texts are scored; the others are asked by labels.
     """
 
     prompts: MessagePrompts | None = None
@@ -46,7 +44,20 @@ class Surface:
     unsupported: str = ""
     label_fault: str = ""
     is_hybrid: bool = False
-    readout: Readout = "labels"
+    worded: frozenset[Kind] = frozenset()
+
+    @property
+    def readout(self) -> str:
+        """How answers are read: "labels", "options", or "mixed" where it depends on the kind of question."""
+        if not self.worded:
+            return "labels"
+        return "options" if self.worded == _ALL else "mixed"
+
+    def is_worded(self, kind: Kind, options: int = 0) -> bool:
+        """Whether the options' own texts are scored for a question of so many options."""
+        if self.label_fault:
+            return kind in self.worded
+        return kind in self.worded and options <= MOST_WORDED_OPTIONS
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -56,15 +67,16 @@ class Surface:
     @property
     def max_options(self) -> int:
         """Most options of one choice."""
-        return min(255, MOST_WORDED_OPTIONS if self.readout == "options" else self.labels.max_options)
+        return MAX_OPTIONS if self.worded == _ALL else min(MAX_OPTIONS, self.labels.max_options)
 
 
-def surface_of(builder: PromptBuilder, readout: str) -> Surface:
+def surface_of(builder: PromptBuilder, readout: str, model_id: str = "") -> Surface:
     """Look at a model's template and tokenizer. Takes some tens of milliseconds.
 
     Args:
         builder: of the model.
         readout: "labels", "options" or "auto".
+        model_id: its name, by which measured readouts are known.
     """
     try:
         prompts = MessagePrompts(builder, STEM, _PROBE)
@@ -78,30 +90,44 @@ def surface_of(builder: PromptBuilder, readout: str) -> Surface:
     fault = "; ".join(labels.faults)
     is_hybrid = bool(prompts.variables)
     if readout == "options" or (fault and readout == "auto"):
-        return Surface(prompts, labels, "", fault, is_hybrid, "options")
-    return Surface(prompts, labels, fault, fault, is_hybrid, "labels")
+        return Surface(prompts, labels, "", fault, is_hybrid, _ALL)
+    worded = BETTER_WORDED.get(model_id, frozenset[Kind]()) if readout == "auto" else frozenset[Kind]()
+    return Surface(prompts, labels, fault, fault, is_hybrid, worded)
+
+
+class _Found(NamedTuple):
+    """What is being, or was, found out about a model with this prompt builder."""
+
+    builder: PromptBuilder
+    task: asyncio.Task[Surface]
 
 
 class DecisionSurfaces:
-    """The surfaces of the served models, each found out once per prompt builder."""
+    """The surfaces of the served models, each found out once, and again when the model gets another tokenizer."""
 
     def __init__(self, readout: str) -> None:
         """Args: readout: as for surface_of."""
         self._readout = readout
-        self._known: WeakKeyDictionary[PromptBuilder, asyncio.Task[Surface]] = WeakKeyDictionary()
+        self._found: dict[str, _Found] = {}
 
     async def of(self, model: ServedModel) -> Surface:
         """The surface of a model."""
-        task = self._known.get(model.builder)
-        if task is None:
-            task = asyncio.create_task(in_thread(surface_of, model.builder, self._readout))
-            self._known[model.builder] = task
+        found = self._found.get(model.id)
+        if found is None or found.builder is not model.builder:
+            task = asyncio.create_task(in_thread(surface_of, model.builder, self._readout, model.id))
+            found = self._found[model.id] = _Found(model.builder, task)
+        if found.task.done():
+            return found.task.result()
         # One of those who ask may leave.
-        return await asyncio.shield(task)
+        return await asyncio.shield(found.task)
 
     async def preload(self, catalog: ModelCatalog) -> None:
-        """Find out about every served model, ahead of its first request."""
-        for model_id in catalog.model_ids():
+        """Find out about every served model, ahead of its first request, and forget those that are gone."""
+        served = catalog.model_ids()
+        for model_id in self._found.keys() - set(served):
+            if catalog.prepared(model_id) is None:
+                del self._found[model_id]
+        for model_id in served:
             try:
                 model = await catalog.resolve(model_id)
             except SmgError:

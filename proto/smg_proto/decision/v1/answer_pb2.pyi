@@ -407,7 +407,7 @@ class DecisionMeta(_message.Message):
     prompt_version: _builtins.int
     """Version of the prompt layout; answers may move from one to the next."""
     readout: _builtins.str
-    """How answers are read off the model: "labels" or "options"."""
+    """How answers are read off the model: "labels", "options", or "mixed" where that depends on the question."""
     def __init__(
         self,
         *,

@@ -304,7 +304,7 @@ class DecisionModel(_message.Message):
     unsupported: _builtins.str
     """Empty where it can be asked; else why not."""
     readout: _builtins.str
-    """How answers are read: "labels" or "options"."""
+    """How answers are read: "labels", "options", or "mixed" where that depends on the question."""
     max_options: _builtins.int
     """Most options of one choice."""
     max_input_tokens: _builtins.int

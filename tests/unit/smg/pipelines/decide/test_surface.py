@@ -30,6 +30,15 @@ def test_it_is_asked_by_its_options_where_the_operator_wants_it(decider):
     assert surface_of(decider, "options").readout == "options"
 
 
+def test_a_model_whose_options_texts_were_measured_to_be_better_is_asked_so(decider):
+    surface = surface_of(decider, "auto", "HuggingFaceTB/SmolLM2-135M-Instruct")
+    assert (surface.readout, surface.max_options) == ("mixed", 255)
+    assert surface.is_worded(Kind.CHOICE, 26)
+    assert not surface.is_worded(Kind.CHOICE, 27)
+    assert not surface.is_worded(Kind.NOUL)
+    assert surface_of(decider, "labels", "HuggingFaceTB/SmolLM2-135M-Instruct").readout == "labels"
+
+
 def test_a_tokenizer_without_labels_leaves_the_options_texts(unlabelled):
     surface = surface_of(unlabelled, "auto")
     assert (surface.readout, surface.is_hybrid) == ("options", True)
