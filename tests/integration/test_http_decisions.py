@@ -385,6 +385,17 @@ async def test_a_client_that_leaves_leaves_nothing_behind(gateway):
     assert gateway.router.admission.running == 0
 
 
+async def test_a_model_whose_workers_do_not_score_is_not_asked(echo):
+    async with running_router(echo[0]) as gateway:
+        gateway.router.registry.card("d").capabilities.score = False
+        form = {"model": "d", "input": "x", "questions": [{"type": "predicate", "instructions": "y"}]}
+        answer = await gateway.http.post("/v1/decisions", json=form)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (501, "decisions_not_supported")
+        stated = await ask(gateway, model="d", questions={"r": REFUND})
+        assert (stated.status_code, error_of(stated)["code"]) == (422, "unsupported_surface")
+        assert (await gateway.http.get("/v1/systemone/models")).json()["models"] == []
+
+
 async def test_models_are_listed_for_both_kinds_of_client(gateway):
     body = (await gateway.http.get("/v1/models")).json()
     assert [each["id"] for each in body["data"]] == ["d"]
