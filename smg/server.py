@@ -26,6 +26,7 @@ from gateway.edge.service import SERVICE as EDGE_SERVICE
 from gateway.edge.service import HttpEdgeService
 from gateway.listener import HttpListener, bind
 from gateway.openai.handlers import OpenAIHandlers
+from gateway.responses.conversations import ConversationHandlers
 from gateway.routes import ROUTE_NAMES, Route, RouteTable, build_routes
 from gateway.sse import KeepAlive
 from gateway.status import StatusHandlers
@@ -33,6 +34,7 @@ from smg.pipelines.admission import Admission
 from smg.pipelines.catalog import ModelCatalog
 from smg.pipelines.chat import ChatPipeline
 from smg.pipelines.completion import CompletionPipeline
+from smg.pipelines.conversations import Conversations
 from smg.pipelines.decide.pipeline import DecisionPipeline
 from smg.pipelines.decide.score_call import ScoreCall
 from smg.pipelines.decide.surface import DecisionSurfaces
@@ -163,7 +165,10 @@ class Router:
             partial(model_list, self._decide),
         )
         decide = DecisionHandlers(self._decide, self._meters)
-        return build_routes(handlers, decide, status, AdminHandlers(self.registry))
+        self._conversations = Conversations(self.history)
+        return build_routes(
+            handlers, decide, status, AdminHandlers(self.registry), ConversationHandlers(self._conversations)
+        )
 
     async def run(self, on_ready: Callable[[RouterAddresses], None], stop: asyncio.Event) -> None:
         """Serve until `stop` is set or the task is cancelled, then drain.
@@ -250,6 +255,7 @@ class Router:
             listener=self._settings.listener,
             observer=self._metrics,
             id_keys=self._settings.telemetry.request_id_headers,
+            conversations=self._conversations,
             others={EDGE_SERVICE: HttpEdgeService(self.app).add_to},
         )
 

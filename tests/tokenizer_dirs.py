@@ -7,6 +7,7 @@ Python version: a test takes them from the tokenizer, it never spells them out.
 from __future__ import annotations
 
 import json
+from functools import cache
 from pydoc_data.topics import topics
 from string import ascii_uppercase
 from typing import TYPE_CHECKING
@@ -101,6 +102,12 @@ def make_tokenizer_dir(
 
 
 def _train(vocab_size: int, words: Sequence[str]) -> Tokenizer:
+    return Tokenizer.from_str(_trained(vocab_size, tuple(words)))
+
+
+@cache
+def _trained(vocab_size: int, words: tuple[str, ...]) -> str:
+    """The tokenizer as JSON text, trained once a process."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -116,7 +123,7 @@ def _train(vocab_size: int, words: Sequence[str]) -> Tokenizer:
     often = "\n".join(words) + "\n"
     tokenizer.train_from_iterator([text, roles, often * 60 if words else ""], trainer)
     tokenizer.add_tokens([AddedToken(text, special=False, normalized=False) for text in MARKER_TOKENS])
-    return tokenizer
+    return tokenizer.to_str()
 
 
 def _tokenizer_config(tokenizer: Tokenizer, chat_template: str) -> dict[str, object]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.openapi.admin_operations import ADMIN_TAG, admin_paths
+from gateway.openapi.conversation_operations import CONVERSATIONS_TAG, conversation_paths
 from gateway.openapi.decision_operations import TAG as DECISIONS_TAG
 from gateway.openapi.decision_operations import decision_paths
 from gateway.openapi.requests import CHAT_REQUEST, COMPLETION_REQUEST
@@ -26,6 +27,7 @@ TAGS = [
     DECISIONS_TAG,
     {"name": "models", "description": "Which models can be asked for."},
     {"name": "operation", "description": "For probes, scrapers and tools; without a key."},
+    CONVERSATIONS_TAG,
     ADMIN_TAG,
 ]
 SECURITY_SCHEMES: Json = {
@@ -107,6 +109,7 @@ def paths() -> Json:
                 {"200": response("The document.", {"application/yaml": {"schema": {"type": "object"}}})},
             )
         },
+        **conversation_paths(),
         **admin_paths(),
     }
 

@@ -12,6 +12,7 @@ from smg.server import Router
 from smg.settings import (
     CallerSettings,
     DecisionSettings,
+    HistorySettings,
     ListenerSettings,
     ModelSettings,
     RouterSettings,
@@ -26,7 +27,9 @@ from smg_proto.model.v1 import model_pb2_grpc
 
 
 @asynccontextmanager
-async def running_router(*urls, callers=None, routing=None, decisions=None, models=None, **listener):
+async def running_router(
+    *urls, callers=None, routing=None, decisions=None, models=None, history=None, **listener
+):
     """`.router`, `.http` and the stubs of the gRPC services; stopped at the end."""
     settings = RouterSettings(
         listener=ListenerSettings(
@@ -37,6 +40,7 @@ async def running_router(*urls, callers=None, routing=None, decisions=None, mode
         routing=RoutingSettings(**(routing or {})),
         decisions=DecisionSettings(**(decisions or {})),
         models=ModelSettings(**(models or {})),
+        history=HistorySettings(**(history or {})),
     )
     router, stop = Router(settings), asyncio.Event()
     ready = asyncio.get_running_loop().create_future()
@@ -49,7 +53,10 @@ async def running_router(*urls, callers=None, routing=None, decisions=None, mode
                 await asyncio.sleep(0.005)
         async with (
             grpc.aio.insecure_channel(f"127.0.0.1:{addresses.grpc_port}") as channel,
-            httpx.AsyncClient(base_url=f"http://127.0.0.1:{addresses.port}", timeout=30) as http,
+            # The system's certificates take 30 ms to load, and nobody shows any.
+            httpx.AsyncClient(
+                base_url=f"http://127.0.0.1:{addresses.port}", timeout=30, verify=False
+            ) as http,
         ):
             try:
                 yield SimpleNamespace(

@@ -32,6 +32,7 @@ async def test_reflection_lists_every_service():
             "smg.decision.v1.DecisionService",
             "smg.model.v1.ModelService",
             "smg.admin.v1.AdminService",
+            "smg.responses.v1.ConversationsService",
             "grpc.health.v1.Health",
             "grpc.reflection.v1alpha.ServerReflection",
         }
