@@ -306,7 +306,7 @@ class LocalDecisionSettings(DecisionSettings):
     """Decisions of `smg serve`, whose engine may be a few cores: 255 options are some 5,000 tokens to read."""
 
     decision_timeout_secs: float = setting(
-        120.0, "Longest time of a request that names no deadline of its own.", gt=0
+        300.0, "Longest time of a request that names no deadline of its own.", gt=0
     )
 
 
