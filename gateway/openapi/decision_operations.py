@@ -182,16 +182,42 @@ def decision_paths() -> Json:
     }
 
 
+# What the handlers add to every answer, and to errors.
+_TIMED: Json = {
+    "Server-Timing": {"$ref": "#/components/headers/ServerTiming"},
+    "X-TypeSafe-Request-Id": {"$ref": "#/components/headers/TypeSafeRequestId"},
+}
+_WORKER: Json = {"x-smg-routed-worker-id": {"$ref": "#/components/headers/RoutedWorkerId"}}
+_FAILED: Json = {
+    **_TIMED,
+    "X-SMG-Error-Code": {"$ref": "#/components/headers/ErrorCode"},
+    "Retry-After": {"$ref": "#/components/headers/RetryAfter"},
+}
+_OWN = {
+    "400": "The request as a whole is refused, or a question is too long.",
+    "401": "A key is missing or unknown.",
+    "404": "There is no such model.",
+    "413": "The body, as sent or decoded, has more bytes than the gateway allows.",
+    "415": "Another coding than one layer of gzip or zstd, or another content type.",
+    "422": "A question failed, or the model does not serve this.",
+    "429": "The gateway is busy.",
+    "500": "A failure of the gateway, of the engine, or of its scores.",
+    "502": "The engine's scores cannot be turned into answers.",
+    "503": "No worker can take it now.",
+    "504": "It took longer than is allowed.",
+    "529": "The gateway is busy (schema vllm-sr/5.0).",
+}
+
+
 def _asking(operation_id: str, summary: str, takes: tuple[str, ...], answers: tuple[str, ...]) -> Json:
     headers = ("RequestId", "RoutingKey", "TraceParent")
+    both = len(takes) > 1
+    # OpenAI's form has the gateway's own errors, and a missing key has no body there.
+    forms = ("DecisionError", "GatewayError", "RequestError") if both else ("DecisionError",)
     failed = {
-        status: response(said, _content("DecisionError"))
-        for status, said in {
-            "415": "Another coding than one layer of gzip or zstd, or another content type.",
-            "422": "A question failed, or the model does not serve this.",
-            "502": "The engine's scores cannot be turned into answers.",
-            "529": "The gateway is busy (schema vllm-sr/5.0).",
-        }.items()
+        status: response(said, _content(*forms), _FAILED)
+        for status, said in _OWN.items()
+        if not (both and status == "401")
     }
     return {
         "operationId": operation_id,
@@ -204,7 +230,7 @@ def _asking(operation_id: str, summary: str, takes: tuple[str, ...], answers: tu
             "content": {**_content(*takes), "multipart/form-data": {"schema": {"type": "object"}}},
         },
         "responses": {
-            "200": response("The answers.", _content(*answers)),
+            "200": response("The answers.", _content(*answers), {**_TIMED, **_WORKER}),
             **errors(*WITH_BODY, *WITH_ENGINE),
             **failed,
         },
@@ -214,5 +240,5 @@ def _asking(operation_id: str, summary: str, takes: tuple[str, ...], answers: tu
 def _content(*names: str) -> Json:
     refs = [schema_ref(name) for name in names]
     schema = refs[0] if len(refs) == 1 else {"anyOf": refs}
-    examples = {name: {"value": DECISION_EXAMPLES[name]} for name in names}
+    examples = {name: {"value": DECISION_EXAMPLES[name]} for name in names if name in DECISION_EXAMPLES}
     return {"application/json": {"schema": schema, "examples": examples}}

@@ -106,7 +106,7 @@ def paths() -> Json:
             "get": _open(
                 "getOpenapiYaml",
                 "This document as YAML",
-                {"200": response("The document.", {"application/yaml": {"schema": {"type": "object"}}})},
+                {"200": response("The document.", {"application/yaml": {"schema": {"type": "string"}}})},
             )
         },
         **conversation_paths(),
