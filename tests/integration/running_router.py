@@ -9,16 +9,7 @@ import httpx
 from grpc_status import rpc_status
 
 from smg.server import Router
-from smg.settings import (
-    CallerSettings,
-    DecisionSettings,
-    HistorySettings,
-    ListenerSettings,
-    ModelSettings,
-    RouterSettings,
-    RoutingSettings,
-    WorkerSettings,
-)
+from smg.settings import RouterSettings
 from smg_proto.admin.v1 import admin_pb2_grpc
 from smg_proto.chat.v1 import chat_pb2_grpc
 from smg_proto.decision.v1 import decision_pb2_grpc
@@ -28,19 +19,34 @@ from smg_proto.model.v1 import model_pb2_grpc
 
 @asynccontextmanager
 async def running_router(
-    *urls, callers=None, routing=None, decisions=None, models=None, history=None, **listener
+    *urls,
+    callers=None,
+    routing=None,
+    discovery=None,
+    fleet=None,
+    breaker=None,
+    retries=None,
+    decisions=None,
+    models=None,
+    history=None,
+    **listener,
 ):
     """`.router`, `.http` and the stubs of the gRPC services; stopped at the end."""
-    settings = RouterSettings(
-        listener=ListenerSettings(
-            host="127.0.0.1", port=0, grpc_port=0, **{"shutdown_grace_period_secs": 5, **listener}
-        ),
-        workers=WorkerSettings(worker_urls=urls),
-        callers=CallerSettings(**(callers or {})),
-        routing=RoutingSettings(**(routing or {})),
-        decisions=DecisionSettings(**(decisions or {})),
-        models=ModelSettings(**(models or {})),
-        history=HistorySettings(**(history or {})),
+    ports = {"host": "127.0.0.1", "port": 0, "grpc_port": 0, "shutdown_grace_period_secs": 5}
+    settings = RouterSettings.model_validate(
+        {
+            "listener": {**ports, **listener},
+            "workers": {"worker_urls": urls},
+            "callers": callers or {},
+            "routing": routing or {},
+            "discovery": discovery or {},
+            "fleet": fleet or {},
+            "breaker": breaker or {},
+            "retries": retries or {},
+            "decisions": decisions or {},
+            "models": models or {},
+            "history": history or {},
+        }
     )
     router, stop = Router(settings), asyncio.Event()
     ready = asyncio.get_running_loop().create_future()
