@@ -59,7 +59,8 @@ def failure_answer(error: SmgError, *, has_529: bool = False) -> tuple[int, list
         retry_s = retry_s or BUSY_RETRY_S
         status = OVERLOADED_STATUS if has_529 else status
     elif status == WorkerUnavailable.http_status:
-        retry_s = retry_s or NOT_READY_RETRY_S
+        # System One gives a model that is not ready more time than the gateway gives a worker.
+        retry_s = max(retry_s or 0, NOT_READY_RETRY_S)
     if retry_s is not None:
         headers.append((b"retry-after", str(retry_s).encode()))
     headers.append((b"x-smg-error-code", body["code"].encode()))
