@@ -358,7 +358,8 @@ class Exchange:
             check_role(caller, is_read=_is_read(self._request.method))
 
     def _fail(self, error: SmgError) -> int:
-        status, headers, body = error_answer(error)
+        write = self._route.failure if self._route is not None else error_answer
+        status, headers, body = write(error)
         self._app.observer.error_answered(self._route_name, error.code)
         if self.reply.is_started:
             # Nothing sensible can follow what was written: the connection is closed, which a client notices.

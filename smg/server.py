@@ -15,12 +15,15 @@ import math
 import os
 import signal
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gateway.admin import AdminHandlers
 from gateway.app import GatewayApp, Limits
 from gateway.cors import Cors
+from gateway.decisions.cards import model_list
+from gateway.decisions.handlers import DecisionHandlers
 from gateway.edge.service import SERVICE as EDGE_SERVICE
 from gateway.edge.service import HttpEdgeService
 from gateway.listener import HttpListener, bind
@@ -40,6 +43,9 @@ from smg.pipelines.catalog import ModelCatalog
 from smg.pipelines.chat import ChatPipeline
 from smg.pipelines.completion import CompletionPipeline
 from smg.pipelines.conversations import Conversations
+from smg.pipelines.decide.pipeline import DecisionPipeline
+from smg.pipelines.decide.score_call import ScoreCall
+from smg.pipelines.decide.surface import DecisionSurfaces
 from smg.pipelines.engine_call import EngineCall, RetryOptions
 from smg.pipelines.formats import FormatSettings
 from smg.policies import cache_aware_of, make_policy
@@ -186,13 +192,20 @@ class Router:
             settings.listener.host,
         )
         self._metrics = self.observation.metrics
+        retries = retry_options(settings.retries)
         engine_call = EngineCall(
             self.registry,
             policy,
-            retry_options(settings.retries),
+            retries,
             timeout_s,
             self._metrics.retried,
             pins_by_rid=settings.routing.routing_key_override,
+        )
+        self._decide = DecisionPipeline(
+            self.catalog,
+            DecisionSurfaces(settings.decisions.decision_readout),
+            ScoreCall(self.registry, policy, retries, self._metrics.retried),
+            settings.decisions,
         )
         self._chat = ChatPipeline(self.catalog, engine_call)
         self._completion = CompletionPipeline(self.catalog, engine_call)
@@ -202,6 +215,7 @@ class Router:
             self.catalog,
             self.observation.meters,
             self._keep_alive,
+            partial(model_list, self._decide),
             tells_timing=settings.telemetry.server_timing,
         )
         self._drain = Drain(
@@ -212,7 +226,8 @@ class Router:
         )
         self._conversations = Conversations(self.history)
         admin = AdminHandlers(self.registry, self.catalog.formats_of)
-        return build_routes(handlers, status, admin, ConversationHandlers(self._conversations))
+        decide = DecisionHandlers(self._decide, self.observation.meters)
+        return build_routes(handlers, decide, status, admin, ConversationHandlers(self._conversations))
 
     async def run(self, on_ready: Callable[[RouterAddresses], None], stop: asyncio.Event) -> None:
         """Serve until `stop` is set or the task is cancelled, then drain.
@@ -280,6 +295,7 @@ class Router:
                 await changed.wait()
                 changed.clear()
                 await self.catalog.preload()
+                await self._decide.surfaces.preload(self.catalog)
         finally:
             forget()
 
@@ -312,6 +328,7 @@ class Router:
         return GrpcParts(
             chat=self._chat,
             completion=self._completion,
+            decide=self._decide,
             catalog=self.catalog,
             registry=self.registry,
             callers=self._callers,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gateway.openai.chat_request import chat_request
 from gateway.openai.chat_sinks import JsonChatSink, SseChatSink
@@ -18,7 +18,7 @@ from smg.pipelines.tools import is_forced
 from smg.profiles import BASELINE, profile_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from types import TracebackType
 
     from gateway.reply import Header, Reply
@@ -49,10 +49,21 @@ class OpenAIHandlers:
         catalog: ModelCatalog,
         meters: Meters,
         keep_alive: KeepAlive,
+        more_of_models: Callable[[], Awaitable[dict[str, Any]]],
         *,
         tells_timing: bool = True,
     ) -> None:
-        """Args: tells_timing: answers say in Server-Timing what took how long."""
+        """Prepare.
+
+        Args:
+            chat: answers chats.
+            completion: answers text completions.
+            catalog: knows the models.
+            meters: measure requests.
+            keep_alive: keeps quiet streams open.
+            more_of_models: makes what the list of models has beside OpenAI's own members.
+            tells_timing: answers say in Server-Timing what took how long.
+        """
         self._tells_timing = tells_timing
         self._chat = chat
         self._keep_alive = keep_alive
@@ -60,6 +71,7 @@ class OpenAIHandlers:
         self._catalog = catalog
         self._meters = meters
         self._long_lane = LongLane()
+        self._more_of_models = more_of_models
 
     async def chat(self, request: HttpRequest, reply: Reply) -> None:
         """POST /v1/chat/completions."""
@@ -106,7 +118,8 @@ class OpenAIHandlers:
         if not models:
             answer(request, reply, 503, TEXT, b"No models available")
             return
-        answer_json(request, reply, {"object": "list", "data": models})
+        more = await self._more_of_models()
+        answer_json(request, reply, {"object": "list", "data": models, **more})
 
     async def model(self, request: HttpRequest, reply: Reply) -> None:
         """GET /v1/models/{model}."""

@@ -44,6 +44,10 @@ HEADERS: dict[str, Json] = {
         "schema": {"type": "string"},
     },
     "ErrorCode": {"description": "The error's code.", "schema": {"type": "string"}},
+    "TypeSafeRequestId": {
+        "description": "The id of the request, where System One's SDK looks for it.",
+        "schema": {"type": "string"},
+    },
     "RetryAfter": {
         "description": "Seconds after which to try again; absent when nobody can tell.",
         "schema": {"type": "integer", "minimum": 0},

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from smg_proto.engine.v1 import work_pb2
 
 
+def may_succeed_elsewhere(error: SmgError) -> bool:
+    """True if another worker, or the same one later, may succeed."""
+    return error.can_retry if isinstance(error, EngineError) else error.is_retryable
+
+
 class Answer:
     """The state that the choices of one request share, on one worker at a time.
 
@@ -187,4 +192,4 @@ class Answer:
         """True if another worker, or the same one later, may succeed."""
         if error is self._stopped_by:
             return False
-        return error.can_retry if isinstance(error, EngineError) else error.is_retryable
+        return may_succeed_elsewhere(error)

@@ -84,6 +84,25 @@ class ModelCatalog:
         models = self._registry.models()
         return tuple(sorted(each for each in models if any(worker.is_ready for worker in models[each])))
 
+    def can_score(self, model_id: str) -> bool:
+        """Whether a worker of a model scores labels. Every one on SGLang's protocol can be asked to."""
+        card = self._registry.card(model_id)
+        if card is None or card.capabilities.score:
+            return card is not None
+        entries = self._registry.models().get(model_id, ())
+        return any(entry.worker is not None and entry.worker.protocol == "sglang_grpc" for entry in entries)
+
+    def prepared(self, model_id: str) -> ServedModel | None:
+        """A model that was resolved before; None for any other."""
+        return self._served.get(model_id)
+
+    def engine_of(self, model_id: str) -> str:
+        """Name of the engine of a model's first worker; empty when none has told."""
+        for entry in self._registry.models().get(model_id, ()):
+            if entry.description is not None:
+                return entry.description.engine
+        return ""
+
     async def resolve(self, name: str) -> ServedModel:
         """The model behind a name.
 

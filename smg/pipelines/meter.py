@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from smg.errors import SmgError
 from smg.telemetry.metrics import RequestResult
@@ -19,11 +19,37 @@ from smg.telemetry.tracing import TracedRequest, unix_time
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from smg.pipelines.answer import Answer
+    from smg.pipelines.sinks import UsageCounter
     from smg.telemetry.metrics import Outcome, RouterMetrics
     from smg.telemetry.series import RequestSeries
     from smg.telemetry.tracing import RequestTrace, Tracing
     from smg.types.context import RequestContext
+
+
+class Measured(Protocol):
+    """What a meter reads of an answer when it has ended.
+
+    Attributes:
+        usage: its token counts.
+        error: what it ended with after it was opened; None while all is well.
+        worker_urls: addresses of the workers that it was given to, in order.
+        failovers: times that it went on elsewhere after its first token.
+    """
+
+    usage: UsageCounter
+    error: SmgError | None
+    worker_urls: list[str]
+    failovers: int
+
+    @property
+    def is_open(self) -> bool:
+        """Its first event has arrived."""
+        ...
+
+    @property
+    def opened_at(self) -> float:
+        """Loop time of that."""
+        ...
 
 
 class Meters:
@@ -87,13 +113,13 @@ class RequestMeter:
         self.traceparent = context.traceparent
         self.trace: RequestTrace | None = None
         self._series: RequestSeries
-        self._answer: Answer | None = None
+        self._answer: Measured | None = None
 
     def parsed(self) -> None:
         """The message is made."""
         self.parsed_at = monotonic()
 
-    def measure(self, model: str, answer: Answer) -> Self:
+    def measure(self, model: str, answer: Measured) -> Self:
         """Measure the answer of a request whose model is known, while the `with` body runs."""
         self.prompted_at = monotonic()
         self.model = model

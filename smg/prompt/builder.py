@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from smg.prompt.conventions import Conventions
     from smg.prompt.loading import Parts
+    from smg.prompt.segments import Frame
 
 _log = logging.getLogger(__name__)
 _NO_VARIABLES: Mapping[str, Any] = {}
@@ -186,6 +187,41 @@ class PromptBuilder:
         self._refuse_long(text, max_tokens)
         ids = self._prompts.encode_rendered(rendered, mark, max_tokens=max_tokens)
         return TokenPrompt(ids, len(ids) // ID_BYTES, text, in_reasoning)
+
+    def rendered(self, message: str, variables: Mapping[str, Any]) -> str:
+        """The template's prompt for one message of the user, whose text is the router's own: nothing in it is guarded.
+
+        Raises:
+            InvalidRequest: no template, or it refuses the message.
+        """
+        known = self.template_for(with_tools=False)
+        scope = {
+            "documents": None,
+            **self._named_tokens,
+            **variables,
+            "messages": known.conventions.adapted([{"role": "user", "content": message}]),
+            "tools": None,
+            MARK_VARIABLE: "",
+            "add_generation_prompt": True,
+        }
+        return known.template.render(scope)
+
+    def frame(self, before: str, after: str) -> Frame:
+        """What a rendered prompt has around a message, in tokens."""
+        return self._prompts.frame(before, after)
+
+    def encode_rendered(self, rendered: str) -> bytes:
+        """Packed ids of a rendered prompt whose control tokens all count."""
+        return self._prompts.encode_rendered(rendered)
+
+    def encode_plain(self, text: str, *, max_tokens: int | None = None) -> bytes:
+        """Packed ids of text in which no control token counts, with nothing around it.
+
+        Raises:
+            ContextTooLong: it has more tokens than max_tokens.
+        """
+        self._refuse_long(text, max_tokens)
+        return self._prompts.encode_text(text, max_tokens=max_tokens)
 
     def text(self, text: str, *, max_tokens: int | None = None) -> TokenPrompt:
         """Tokenize a text, with what the tokenizer adds around one (a beginning-of-sequence token, mostly).

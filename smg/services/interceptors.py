@@ -37,13 +37,13 @@ from smg.services.call import (
     request_context,
 )
 from smg.services.methods import METHODS
-from smg.services.rpc import ServerInterceptor, unparsed, unread
+from smg.services.rpc import ServerInterceptor, unparsed, unparsed_duplex, unread
 from smg.services.status import error_status, status_code
 from smg.services.streams import LOST, LostWait, SlowReader, is_own_cancellation
 from smg.telemetry.access import log_grpc
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 
     from smg.callers.audit import AuditLog
     from smg.callers.directory import CallerDirectory
@@ -182,6 +182,8 @@ class StatusInterceptor(ServerInterceptor):
             return unread(call.refusing(error))
         if handler is None:
             return None
+        if cast("Any", handler).request_streaming:
+            return unparsed_duplex(call.answering(handler))
         return unparsed(handler, call.answering(handler))
 
 
@@ -206,12 +208,12 @@ class _Call:
         self._access_log = access_log
         self._started_at = monotonic() if access_log else 0.0
 
-    def answering(self, handler: Handler) -> Callable[[bytes, Context], Coroutine[Any, Any, Any]]:
-        """Does what the method does, and gives every error its status."""
-        behavior: Any = handler.unary_unary or handler.unary_stream
+    def answering(self, handler: Handler) -> Callable[[Any, Context], Coroutine[Any, Any, Any]]:
+        """Does what the method does, and gives every error its status. A stream of requests arrives as an iterator."""
+        behavior: Any = handler.unary_unary or handler.unary_stream or handler.stream_stream
         parse: Callable[[bytes], Any] = cast("Any", handler).request_deserializer
 
-        async def answer(data: bytes, context: Context) -> Any:
+        async def answer(data: bytes | AsyncIterator[bytes], context: Context) -> Any:
             code = CANCELLED
             ARRIVED_AT.set(monotonic())
             try:
@@ -292,12 +294,19 @@ async def _guarded(behavior: Any, request: Any, context: Context) -> Any:
         raise LostWait(LOST) from error
 
 
-def _parsed(data: bytes, parse: Callable[[bytes], Any]) -> Any:
-    """The message.
+async def _each_parsed(data: AsyncIterator[bytes], parse: Callable[[bytes], Any]) -> AsyncIterator[Any]:
+    async for each in data:
+        yield _parsed(each, parse)
+
+
+def _parsed(data: bytes | AsyncIterator[bytes], parse: Callable[[bytes], Any]) -> Any:
+    """The message, or the messages as they come.
 
     Raises:
         MalformedRequest: the bytes are none of the method's request type.
     """
+    if not isinstance(data, bytes):
+        return _each_parsed(data, parse)
     try:
         return parse(data)
     except DecodeError as error:

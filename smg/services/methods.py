@@ -15,14 +15,15 @@ if TYPE_CHECKING:
 Access = Literal["open", "serving", "admin"]
 
 CHAT_SERVICE = "smg.chat.v1.ChatService"
+DECISION_SERVICE = "smg.decision.v1.DecisionService"
 MODEL_SERVICE = "smg.model.v1.ModelService"
 ADMIN_SERVICE = "smg.admin.v1.AdminService"
 CONVERSATIONS_SERVICE = "smg.responses.v1.ConversationsService"
 
 CHAT_ROUTE, COMPLETIONS_ROUTE = "grpc_chat", "grpc_completions"
-MODELS_ROUTE, ADMIN_ROUTE = "grpc_models", "grpc_admin"
+MODELS_ROUTE, ADMIN_ROUTE, DECISIONS_ROUTE = "grpc_models", "grpc_admin", "grpc_decisions"
 CONVERSATIONS_ROUTE = "grpc_conversations"
-ROUTES = (CHAT_ROUTE, COMPLETIONS_ROUTE, MODELS_ROUTE, ADMIN_ROUTE, CONVERSATIONS_ROUTE)
+ROUTES = (CHAT_ROUTE, COMPLETIONS_ROUTE, MODELS_ROUTE, ADMIN_ROUTE, DECISIONS_ROUTE, CONVERSATIONS_ROUTE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ class Method:
 
 _CHAT = Method(CHAT_ROUTE, "serving", "chatcmpl", is_admitted=True)
 _COMPLETIONS = Method(COMPLETIONS_ROUTE, "serving", "cmpl", is_admitted=True)
+_DECISIONS = Method(DECISIONS_ROUTE, "serving", "dec", is_admitted=True)
 _ADMIN = Method(ADMIN_ROUTE, "admin")
 _CONVERSATIONS = Method(CONVERSATIONS_ROUTE, "serving")
 _ADMIN_READ = Method(ADMIN_ROUTE, "admin", is_read=True)
@@ -56,6 +58,9 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         f"/{CHAT_SERVICE}/StreamChatCompletion": _CHAT,
         f"/{CHAT_SERVICE}/CreateCompletion": _COMPLETIONS,
         f"/{CHAT_SERVICE}/StreamCompletion": _COMPLETIONS,
+        f"/{DECISION_SERVICE}/Decide": _DECISIONS,
+        f"/{DECISION_SERVICE}/StreamDecide": _DECISIONS,
+        f"/{DECISION_SERVICE}/ListDecisionModels": Method(MODELS_ROUTE, "open"),
         f"/{MODEL_SERVICE}/ListModels": Method(MODELS_ROUTE, "open"),
         f"/{MODEL_SERVICE}/GetModel": Method(MODELS_ROUTE, "open"),
         f"/{ADMIN_SERVICE}/ListWorkers": _ADMIN_READ,

@@ -19,10 +19,17 @@ from smg.services.admin import AdminService
 from smg.services.call import REQUEST_ID
 from smg.services.chat import ChatService, StreamLimits
 from smg.services.conversations import ConversationsService
+from smg.services.decisions import DecisionService
 from smg.services.health import SERVICE as HEALTH_SERVICE
 from smg.services.health import HealthService
 from smg.services.interceptors import CallInterceptor, StatusInterceptor, Uncounted
-from smg.services.methods import ADMIN_SERVICE, CHAT_SERVICE, CONVERSATIONS_SERVICE, MODEL_SERVICE
+from smg.services.methods import (
+    ADMIN_SERVICE,
+    CHAT_SERVICE,
+    CONVERSATIONS_SERVICE,
+    DECISION_SERVICE,
+    MODEL_SERVICE,
+)
 from smg.services.models import ModelService
 from smg.services.rpc import new_server
 from smg.services.tls import server_credentials
@@ -39,6 +46,7 @@ if TYPE_CHECKING:
     from smg.pipelines.chat import ChatPipeline
     from smg.pipelines.completion import CompletionPipeline
     from smg.pipelines.conversations import Conversations
+    from smg.pipelines.decide.pipeline import DecisionPipeline
     from smg.pipelines.meter import Meters
     from smg.services.interceptors import Observer
     from smg.settings import ListenerSettings
@@ -64,6 +72,7 @@ class GrpcParts:
     Attributes:
         chat: answers chats.
         completion: answers text completions.
+        decide: answers questions.
         catalog: knows the models.
         registry: knows the workers.
         callers: knows the keys.
@@ -83,6 +92,7 @@ class GrpcParts:
 
     chat: ChatPipeline
     completion: CompletionPipeline
+    decide: DecisionPipeline
     catalog: ModelCatalog
     registry: WorkerRegistry
     callers: CallerDirectory
@@ -108,7 +118,7 @@ class GrpcServer:
         self._server: grpc.aio.Server | None = None
         self._health = HealthService(
             lambda: any(worker.is_ready for worker in parts.registry.workers()),
-            ready=(CHAT_SERVICE, MODEL_SERVICE, *parts.others),
+            ready=(CHAT_SERVICE, DECISION_SERVICE, MODEL_SERVICE, *parts.others),
             always=(ADMIN_SERVICE, CONVERSATIONS_SERVICE),
         )
 
@@ -154,6 +164,7 @@ def build_grpc_server(parts: GrpcParts, health: HealthService) -> grpc.aio.Serve
     server = new_server(interceptors, _options(listener, parts.handshake_s))
     limits = StreamLimits(listener.slow_reader_bytes, listener.slow_reader_secs)
     ChatService(parts.chat, parts.completion, parts.meters, limits).add_to(server)
+    DecisionService(parts.decide, parts.meters).add_to(server)
     ModelService(parts.catalog, parts.registry).add_to(server)
     AdminService(parts.registry).add_to(server)
     ConversationsService(parts.conversations).add_to(server)
@@ -161,7 +172,7 @@ def build_grpc_server(parts: GrpcParts, health: HealthService) -> grpc.aio.Serve
     for add_to in parts.others.values():
         add_to(server)
     names = (
-        *(CHAT_SERVICE, MODEL_SERVICE, ADMIN_SERVICE, CONVERSATIONS_SERVICE),
+        *(CHAT_SERVICE, DECISION_SERVICE, MODEL_SERVICE, ADMIN_SERVICE, CONVERSATIONS_SERVICE),
         *parts.others,
         *(HEALTH_SERVICE, reflection.SERVICE_NAME),
     )

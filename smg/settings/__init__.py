@@ -6,6 +6,7 @@ Sections nest and are frozen: `settings.admission.queue_size`. Nothing else in t
 from __future__ import annotations
 
 from smg.settings.callers import CallerSettings
+from smg.settings.decisions import DecisionSettings
 from smg.settings.faults import Fault, SettingsError
 from smg.settings.fields import Section
 from smg.settings.fleet import BreakerSettings, DiscoverySettings, FleetSettings
@@ -46,6 +47,7 @@ __all__ = [
     "CallerSettings",
     "TlsSettings",
     "TelemetrySettings",
+    "DecisionSettings",
     "HistorySettings",
     "EngineSettings",
     "Section",

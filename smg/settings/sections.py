@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from smg.settings.callers import CallerSettings
+from smg.settings.decisions import DecisionSettings
 from smg.settings.fields import (
     HIGHEST_PORT,
     HeaderName,
@@ -286,6 +287,7 @@ class RouterSettings(Section):
     callers: CallerSettings = Field(default_factory=CallerSettings)
     tls: TlsSettings = Field(default_factory=TlsSettings)
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
+    decisions: DecisionSettings = Field(default_factory=DecisionSettings)
     history: HistorySettings = Field(default_factory=HistorySettings)
 
 
@@ -320,9 +322,18 @@ class LocalListenerSettings(ListenerSettings):
     )
 
 
+class LocalDecisionSettings(DecisionSettings):
+    """Decisions of `smg serve`, whose engine may be a few cores: 255 options are some 5,000 tokens to read."""
+
+    decision_timeout_secs: float = setting(
+        300.0, "Longest time of a request that names no deadline of its own.", gt=0
+    )
+
+
 class ServeSettings(RouterSettings):
     """Everything that `smg serve` is told: the router and its local engine."""
 
     # The checker calls any override of a mutable attribute unsound; a frozen model's cannot be assigned.
     listener: LocalListenerSettings = Field(default_factory=LocalListenerSettings)  # pyright: ignore[reportIncompatibleVariableOverride]
+    decisions: LocalDecisionSettings = Field(default_factory=LocalDecisionSettings)  # pyright: ignore[reportIncompatibleVariableOverride]
     engine: EngineSettings = Field(default_factory=EngineSettings)

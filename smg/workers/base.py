@@ -135,6 +135,11 @@ class Worker(abc.ABC):
         """Why it is not ready, in words; empty when it is."""
 
     @property
+    def is_stalled(self) -> bool:
+        """It has made no step for too long, though sequences run."""
+        return False
+
+    @property
     @abc.abstractmethod
     def description(self) -> card_pb2.DescribeResponse | None:
         """What it serves, as last heard; None before the first contact."""

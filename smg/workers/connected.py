@@ -69,6 +69,11 @@ class ConnectedWorker(Worker):
         return self._is_open
 
     @property
+    def is_stalled(self) -> bool:
+        """No step for too long."""
+        return self._wedge.is_wedged
+
+    @property
     def reason(self) -> str:
         """The first thing that is wrong."""
         if not self._is_open:

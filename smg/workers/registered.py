@@ -136,6 +136,11 @@ class RegisteredWorker:
         return f"it serves {served}, and is to be used for {', '.join(sorted(self.only_models))} alone"
 
     @property
+    def is_stalled(self) -> bool:
+        """It stands still over its work."""
+        return self.worker is not None and self.worker.is_stalled
+
+    @property
     def description(self) -> card_pb2.DescribeResponse | None:
         """What it serves, as last heard, also by an earlier connection."""
         current = self.worker.description if self.worker else None

@@ -12,6 +12,7 @@ from smg.server import Router
 from smg.settings import RouterSettings
 from smg_proto.admin.v1 import admin_pb2_grpc
 from smg_proto.chat.v1 import chat_pb2_grpc
+from smg_proto.decision.v1 import decision_pb2_grpc
 from smg_proto.errors.v1 import errors_pb2
 from smg_proto.model.v1 import model_pb2_grpc
 
@@ -27,10 +28,11 @@ async def running_router(
     fleet=None,
     breaker=None,
     retries=None,
+    decisions=None,
+    models=None,
     history=None,
     telemetry=None,
     overload=None,
-    models=None,
     **listener,
 ):
     """`.router`, `.http` and the stubs of the gRPC services; stopped at the end."""
@@ -46,10 +48,11 @@ async def running_router(
             "fleet": fleet or {},
             "breaker": breaker or {},
             "retries": retries or {},
+            "decisions": decisions or {},
+            "models": models or {},
             "history": history or {},
             "telemetry": telemetry or {},
             "overload": overload or {},
-            "models": models or {},
         }
     )
     router, stop = Router(settings), asyncio.Event()
@@ -77,6 +80,7 @@ async def running_router(
                     channel=channel,
                     http=http,
                     chats=chat_pb2_grpc.ChatServiceStub(channel),
+                    decisions=decision_pb2_grpc.DecisionServiceStub(channel),
                     models=model_pb2_grpc.ModelServiceStub(channel),
                     admin=admin_pb2_grpc.AdminServiceStub(channel),
                 )

@@ -101,6 +101,11 @@ class ModelCard(_message.Message):
     EMBEDDING_SIZE_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
     CACHE_BLOCK_TOKENS_FIELD_NUMBER: _builtins.int
+    DTYPE_FIELD_NUMBER: _builtins.int
+    DEVICE_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    IS_EXACT_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Name that clients ask for."""
     path: _builtins.str
@@ -125,6 +130,16 @@ class ModelCard(_message.Message):
     """Length of an embedding, in numbers. 0 when the model does not embed."""
     cache_block_tokens: _builtins.int
     """Tokens per block of the prefix cache, as CacheEvent counts them. 0 when the engine reports no blocks."""
+    dtype: _builtins.str
+    """Number format of the weights, for instance "bfloat16". Empty when the engine does not tell."""
+    device: _builtins.str
+    """Where it computes, for instance "cpu". Empty when the engine does not tell."""
+    revision: _builtins.str
+    """Version of the weights, and their digest, where they are known."""
+    digest: _builtins.str
+    """Digest of the weights, as "sha256:…". Empty when it is not known."""
+    is_exact: _builtins.bool
+    """Scores and embeddings never depend on what else is computed with them. False: that may move them by rounding."""
     @_builtins.property
     def eos_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Ids that end a sequence unless ignore_eos is set."""
@@ -164,10 +179,15 @@ class ModelCard(_message.Message):
         embedding_size: _builtins.int = ...,
         labels: _abc.Iterable[_builtins.str] | None = ...,
         cache_block_tokens: _builtins.int = ...,
+        dtype: _builtins.str = ...,
+        device: _builtins.str = ...,
+        revision: _builtins.str = ...,
+        digest: _builtins.str = ...,
+        is_exact: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_bos_token_id", b"_bos_token_id", "_pad_token_id", b"_pad_token_id", "bos_token_id", b"bos_token_id", "capabilities", b"capabilities", "defaults", b"defaults", "pad_token_id", b"pad_token_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bos_token_id", b"_bos_token_id", "_pad_token_id", b"_pad_token_id", "architecture", b"architecture", "bos_token_id", b"bos_token_id", "cache_block_tokens", b"cache_block_tokens", "capabilities", b"capabilities", "context_length", b"context_length", "defaults", b"defaults", "embedding_size", b"embedding_size", "eos_token_ids", b"eos_token_ids", "id", b"id", "labels", b"labels", "loras", b"loras", "model_type", b"model_type", "pad_token_id", b"pad_token_id", "path", b"path", "tokenizer_sha256", b"tokenizer_sha256", "vocab_size", b"vocab_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bos_token_id", b"_bos_token_id", "_pad_token_id", b"_pad_token_id", "architecture", b"architecture", "bos_token_id", b"bos_token_id", "cache_block_tokens", b"cache_block_tokens", "capabilities", b"capabilities", "context_length", b"context_length", "defaults", b"defaults", "device", b"device", "digest", b"digest", "dtype", b"dtype", "embedding_size", b"embedding_size", "eos_token_ids", b"eos_token_ids", "id", b"id", "is_exact", b"is_exact", "labels", b"labels", "loras", b"loras", "model_type", b"model_type", "pad_token_id", b"pad_token_id", "path", b"path", "revision", b"revision", "tokenizer_sha256", b"tokenizer_sha256", "vocab_size", b"vocab_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__bos_token_id: _TypeAlias = _typing.Literal["bos_token_id"]  # noqa: Y015
     _WhichOneofArgType__bos_token_id: _TypeAlias = _typing.Literal["_bos_token_id", b"_bos_token_id"]  # noqa: Y015

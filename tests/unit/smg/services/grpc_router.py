@@ -170,6 +170,7 @@ async def router(*, script=say_hello, workers=1, api_key="", tenants=(), aliases
     parts = GrpcParts(
         chat=chat,
         completion=completion,
+        decide=None,
         catalog=ModelCatalog(registry, None, aliases or {}, None, FormatSettings()),
         registry=registry,
         callers=caller_directory(
