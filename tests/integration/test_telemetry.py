@@ -13,8 +13,8 @@ import grpc
 import pytest
 
 from smg.telemetry.logs import LineFormatter
+from smg_proto.admin.v1 import admin_pb2
 from smg_proto.chat.v1 import chat_pb2, message_pb2
-from smg_proto.model.v1 import model_pb2
 from tests.integration.running_router import outcome, running_router, until
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "[[say:one two three four]]"}]}
@@ -123,7 +123,7 @@ async def test_the_access_log_tells_of_every_request_and_of_no_secret(echo_worke
             metadata=(("authorization", "Bearer shared-key-1"), ("request-id", "mine-2")),
         )
         await call
-        await outcome(gateway.models.GetModel(model_pb2.GetModelRequest(id="m")))
+        await outcome(gateway.admin.ListWorkers(admin_pb2.ListWorkersRequest()))
         await until(lambda: len([each for each in caplog.records if each.name == "smg.access"]) == 5)
     lines = [json.loads(LineFormatter(as_json=True).format(each)) for each in caplog.records]
     by_id = {line["request_id"]: line for line in lines if line["logger"] == "smg.access"}
@@ -135,7 +135,7 @@ async def test_the_access_log_tells_of_every_request_and_of_no_secret(echo_worke
     over_grpc = by_id["mine-2"]
     assert (over_grpc["route"], over_grpc["code"], over_grpc["worker"]) == ("grpc_chat", 0, url)
     told = sorted((line["route"], line.get("status", line.get("code"))) for line in by_id.values())
-    assert told == [("chat", 200), ("chat", 401), ("grpc_chat", 0), ("grpc_models", 16), ("unknown", 404)]
+    assert told == [("chat", 200), ("chat", 401), ("grpc_admin", 16), ("grpc_chat", 0), ("unknown", 404)]
     everything = json.dumps(lines)
     assert "secret" not in everything
     assert "-key-" not in everything
