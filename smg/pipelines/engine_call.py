@@ -53,7 +53,11 @@ class RetryOptions:
 
     def pause_s(self, failed_attempts: int) -> float:
         """Seconds to wait after so many failed tries."""
-        pause = min(self.initial_backoff_s * self.multiplier ** (failed_attempts - 1), self.max_backoff_s)
+        try:
+            pause = min(self.initial_backoff_s * self.multiplier ** (failed_attempts - 1), self.max_backoff_s)
+        except OverflowError:
+            # Many attempts, or a large multiplier.
+            pause = self.max_backoff_s if self.initial_backoff_s else 0.0
         return pause * (1 + self.jitter * random.uniform(-1, 1))  # noqa: S311 - spreads load, guards nothing
 
 
