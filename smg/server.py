@@ -353,7 +353,8 @@ async def serve_router(
     on_ready: Callable[[RouterAddresses], None],
     stop: asyncio.Event | None = None,
 ) -> None:
-    """Run a router until it is told to stop: by `stop`, SIGTERM, SIGINT, or cancellation. Drains in each case.
+    """Run a router until it is told to stop: by `stop`, SIGTERM, SIGINT, SIGHUP, or cancellation. Drains in each
+    case.
 
     Without `stop` the signals are handled here: the first drains, a second one ends the process at once.
 
@@ -376,8 +377,10 @@ def _stop_on_signals(stop: asyncio.Event) -> None:
         stop.set()
 
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, asked, number)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        # nohup has a hang-up ignored, and that is to stay so.
+        if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, asked, number)
 
 
 def worker_options(settings: RouterSettings, tls: WorkerTls | None = None) -> WorkerOptions:
