@@ -15,6 +15,9 @@ ARGS ?=
 COVERAGE_FLOOR ?= 93
 TEST_PROCESSES ?= 2
 
+# Tests start many processes: compiled modules are kept for the next one, whatever the shell's environment says.
+export PYTHONDONTWRITEBYTECODE :=
+
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -41,13 +44,15 @@ install: $(VENV)/serve.stamp ## make the environment for `make serve`
 
 dev: $(VENV)/dev.stamp ## make the environment for work on the code
 
-# Processes must name the tests alike: sets in the names have one order with a fixed seed.
+# Processes must name the tests alike: sets in the names have one order with a fixed seed. Files come in the order of
+# tests/conftest.py, the slow ones first.
 test: dev ## run every test but the long fuzz, with the coverage floor
-	PYTHONHASHSEED=0 $(RUN) -m pytest -q -n $(TEST_PROCESSES) --dist loadfile -m "not long" \
+	PYTHONHASHSEED=0 $(RUN) -m pytest -q -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder -m "not long" \
 		--cov --cov-report=term:skip-covered --cov-fail-under=$(COVERAGE_FLOOR) $(ARGS)
 
-fuzz: dev ## run the long fuzz tests too, some minutes
-	$(RUN) -m pytest -q -m long $(ARGS)
+fuzz: dev ## run the long fuzz tests, and each property test with many examples; some minutes
+	PYTHONHASHSEED=0 $(RUN) -m pytest -q -n $(TEST_PROCESSES) -m "long or hypothesis" --hypothesis-profile thorough \
+		--timeout 900 $(ARGS)
 
 quick: dev ## run the unit tests alone
 	$(RUN) -m pytest -q -m "not slow and not long" tests/unit $(ARGS)

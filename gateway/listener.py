@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BACKLOG = 2048
+# The clock of connections ticks TICKS_OF_IDLE times in it.
+SHORTEST_IDLE_S = 0.25
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -48,7 +50,7 @@ class HttpListener:
         """Args: idle_connection_s is how long a connection without a request is kept."""
         self._app = app
         self._socket = bound
-        self._idle_s = max(1.0, idle_connection_s)
+        self._idle_s = max(SHORTEST_IDLE_S, idle_connection_s)
         self._connections: set[HttpConnection] = set()
         self._started = asyncio.Event()
         self._stopping = asyncio.Event()

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gateway.openai.handlers import OpenAIHandlers
     from gateway.reply import Reply
     from gateway.request import HttpRequest
+    from gateway.responses.conversations import ConversationHandlers
     from gateway.status import StatusHandlers
 
     Handler = Callable[[HttpRequest, Reply], Awaitable[None]]
@@ -37,6 +38,10 @@ ROUTE_NAMES = (
     "worker",
     "flush_cache",
     "loads",
+    "conversations",
+    "conversation",
+    "conversation_items",
+    "conversation_item",
 )
 
 
@@ -61,8 +66,14 @@ class Route:
     id_prefix: str = "req"
 
 
-def build_routes(openai: OpenAIHandlers, status: StatusHandlers, admin: AdminHandlers) -> list[Route]:
+def build_routes(
+    openai: OpenAIHandlers,
+    status: StatusHandlers,
+    admin: AdminHandlers,
+    conversations: ConversationHandlers,
+) -> list[Route]:
     """The table."""
+    one, items = "/v1/conversations/{id}", "/v1/conversations/{id}/items"
     return [
         Route("POST", "/v1/chat/completions", openai.chat, "chat", id_prefix="chatcmpl"),
         Route("POST", "/v1/completions", openai.completions, "completions", id_prefix="cmpl"),
@@ -81,6 +92,14 @@ def build_routes(openai: OpenAIHandlers, status: StatusHandlers, admin: AdminHan
         Route("POST", "/flush_cache", admin.flush_cache, "flush_cache", "admin"),
         Route("GET", "/get_loads", admin.loads, "loads", "admin"),
         Route("GET", "/loads", admin.loads, "loads", "open"),
+        Route("POST", "/v1/conversations", conversations.create, "conversations"),
+        Route("GET", one, conversations.get, "conversation"),
+        Route("POST", one, conversations.update, "conversation"),
+        Route("DELETE", one, conversations.delete, "conversation"),
+        Route("GET", items, conversations.items, "conversation_items"),
+        Route("POST", items, conversations.add_items, "conversation_items"),
+        Route("GET", f"{items}/{{item_id}}", conversations.item, "conversation_item"),
+        Route("DELETE", f"{items}/{{item_id}}", conversations.remove_item, "conversation_item"),
     ]
 
 
@@ -129,7 +148,7 @@ class RouteTable:
             raise NotFound(f"no such path: {raw_path[:200]}", code="unknown_url")
         route = methods.get(method) or (methods.get("GET") if method == "HEAD" else None)
         if route is None:
-            allowed = [*methods, *(["HEAD"] if "GET" in methods else [])]
+            allowed = [each for name in methods for each in ((name, "HEAD") if name == "GET" else (name,))]
             raise MethodNotAllowed(
                 f"{method[:20]} is not allowed on {raw_path[:200]}; allowed: {', '.join(allowed)}",
                 param=",".join(allowed),

@@ -4,6 +4,7 @@
     ├── InvalidRequest          400  a rule is broken                      INVALID_ARGUMENT
     │   ├── MalformedRequest    400  not JSON, or of the wrong shape       INVALID_ARGUMENT
     │   ├── ContextTooLong      400  more tokens than the model takes      INVALID_ARGUMENT
+    │   ├── InvalidInclude      400  a field that cannot be included        INVALID_ARGUMENT
     │   └── ItemTaken           400  the conversation has the item         INVALID_ARGUMENT
     ├── Unauthenticated         401  no key, or an unknown one             UNAUTHENTICATED
     ├── PermissionDenied        403  a key without the right               PERMISSION_DENIED
@@ -142,6 +143,12 @@ class ContextTooLong(InvalidRequest):
     """The prompt is longer than the model's context."""
 
     default_code = "context_length_exceeded"
+
+
+class InvalidInclude(InvalidRequest):
+    """Something is to be included that cannot be."""
+
+    default_code = "invalid_value"
 
 
 class ItemTaken(InvalidRequest):

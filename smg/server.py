@@ -23,6 +23,7 @@ from gateway.edge.service import SERVICE as EDGE_SERVICE
 from gateway.edge.service import HttpEdgeService
 from gateway.listener import HttpListener, bind
 from gateway.openai.handlers import OpenAIHandlers
+from gateway.responses.conversations import ConversationHandlers
 from gateway.routes import ROUTE_NAMES, Route, RouteTable, build_routes
 from gateway.sse import KeepAlive
 from gateway.status import StatusHandlers
@@ -30,6 +31,7 @@ from smg.pipelines.admission import Admission
 from smg.pipelines.catalog import ModelCatalog
 from smg.pipelines.chat import ChatPipeline
 from smg.pipelines.completion import CompletionPipeline
+from smg.pipelines.conversations import Conversations
 from smg.pipelines.engine_call import EngineCall, RetryOptions
 from smg.pipelines.formats import FormatSettings
 from smg.pipelines.meter import Meters
@@ -141,7 +143,10 @@ class Router:
         self._completion = CompletionPipeline(self.catalog, self.admission, engine_call)
         self._meters = Meters(self._metrics)
         handlers = OpenAIHandlers(self._chat, self._completion, self.catalog, self._meters, self._keep_alive)
-        return build_routes(handlers, status, AdminHandlers(self.registry))
+        self._conversations = Conversations(self.history)
+        return build_routes(
+            handlers, status, AdminHandlers(self.registry), ConversationHandlers(self._conversations)
+        )
 
     async def run(self, on_ready: Callable[[RouterAddresses], None], stop: asyncio.Event) -> None:
         """Serve until `stop` is set or the task is cancelled, then drain.
@@ -226,6 +231,7 @@ class Router:
             listener=self._settings.listener,
             observer=self._metrics,
             id_keys=self._settings.telemetry.request_id_headers,
+            conversations=self._conversations,
             others={EDGE_SERVICE: HttpEdgeService(self.app).add_to},
         )
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.examples import register_profiles
 from tests.tokenizer_dirs import THINKING_TEMPLATE, make_tokenizer_dir
 
 if TYPE_CHECKING:
@@ -13,6 +16,28 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from servicers.serve import RunningServer
+
+register_profiles()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Slow files first: two processes that share the files then end within one short file of each other."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
+def pytest_collection_finish() -> None:
+    """Make what libraries do at their import cheap for the tests that follow.
+
+    pytest hangs its two handlers on every logger that keeps its records to itself, three times a test, and torch has
+    some forty of those. And torch's threads wait for each other by spinning: on networks as small as ours that is
+    most of their work.
+    """
+    for logger in logging.getLogger().manager.loggerDict.values():
+        if isinstance(logger, logging.Logger):
+            logger.propagate = True
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

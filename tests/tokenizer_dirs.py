@@ -7,6 +7,7 @@ Python version: a test takes them from the tokenizer, it never spells them out.
 from __future__ import annotations
 
 import json
+from functools import cache
 from pydoc_data.topics import topics
 from typing import TYPE_CHECKING
 
@@ -83,6 +84,12 @@ def make_tokenizer_dir(
 
 
 def _train(vocab_size: int) -> Tokenizer:
+    return Tokenizer.from_str(_trained(vocab_size))
+
+
+@cache
+def _trained(vocab_size: int) -> str:
+    """The tokenizer as JSON text, trained once a process."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -97,7 +104,7 @@ def _train(vocab_size: int) -> Tokenizer:
     roles = "user\nassistant\nsystem\ntool\n" * 200
     tokenizer.train_from_iterator([text, roles], trainer)
     tokenizer.add_tokens([AddedToken(text, special=False, normalized=False) for text in MARKER_TOKENS])
-    return tokenizer
+    return tokenizer.to_str()
 
 
 def _tokenizer_config(tokenizer: Tokenizer, chat_template: str) -> dict[str, object]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.openapi.admin_operations import ADMIN_TAG, admin_paths
+from gateway.openapi.conversation_operations import CONVERSATIONS_TAG, conversation_paths
 from gateway.openapi.requests import CHAT_REQUEST, COMPLETION_REQUEST
 from gateway.openapi.responses import (
     WITH_BODY,
@@ -23,6 +24,7 @@ TAGS = [
     {"name": "inference", "description": "Text from models."},
     {"name": "models", "description": "Which models can be asked for."},
     {"name": "operation", "description": "For probes, scrapers and tools; without a key."},
+    CONVERSATIONS_TAG,
     ADMIN_TAG,
 ]
 SECURITY_SCHEMES: Json = {
@@ -95,6 +97,7 @@ def paths() -> Json:
                 {"200": response("The document.", {"application/json": {"schema": {"type": "object"}}})},
             )
         },
+        **conversation_paths(),
         **admin_paths(),
     }
 

@@ -17,10 +17,12 @@ Access = Literal["open", "serving", "admin"]
 CHAT_SERVICE = "smg.chat.v1.ChatService"
 MODEL_SERVICE = "smg.model.v1.ModelService"
 ADMIN_SERVICE = "smg.admin.v1.AdminService"
+CONVERSATIONS_SERVICE = "smg.responses.v1.ConversationsService"
 
 CHAT_ROUTE, COMPLETIONS_ROUTE = "grpc_chat", "grpc_completions"
 MODELS_ROUTE, ADMIN_ROUTE = "grpc_models", "grpc_admin"
-ROUTES = (CHAT_ROUTE, COMPLETIONS_ROUTE, MODELS_ROUTE, ADMIN_ROUTE)
+CONVERSATIONS_ROUTE = "grpc_conversations"
+ROUTES = (CHAT_ROUTE, COMPLETIONS_ROUTE, MODELS_ROUTE, ADMIN_ROUTE, CONVERSATIONS_ROUTE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class Method:
 _CHAT = Method(CHAT_ROUTE, "serving", "chatcmpl")
 _COMPLETIONS = Method(COMPLETIONS_ROUTE, "serving", "cmpl")
 _ADMIN = Method(ADMIN_ROUTE, "admin")
+_CONVERSATIONS = Method(CONVERSATIONS_ROUTE, "serving")
 
 METHODS: Mapping[str, Method] = MappingProxyType(
     {
@@ -56,5 +59,13 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         f"/{ADMIN_SERVICE}/RemoveWorker": _ADMIN,
         f"/{ADMIN_SERVICE}/FlushCaches": _ADMIN,
         f"/{ADMIN_SERVICE}/ListLoads": _ADMIN,
+        f"/{CONVERSATIONS_SERVICE}/CreateConversation": _CONVERSATIONS,
+        f"/{CONVERSATIONS_SERVICE}/GetConversation": _CONVERSATIONS,
+        f"/{CONVERSATIONS_SERVICE}/UpdateConversation": _CONVERSATIONS,
+        f"/{CONVERSATIONS_SERVICE}/DeleteConversation": _CONVERSATIONS,
+        f"/{CONVERSATIONS_SERVICE}/ListConversationItems": _CONVERSATIONS,
+        f"/{CONVERSATIONS_SERVICE}/CreateConversationItems": _CONVERSATIONS,
+        f"/{CONVERSATIONS_SERVICE}/GetConversationItem": _CONVERSATIONS,
+        f"/{CONVERSATIONS_SERVICE}/DeleteConversationItem": _CONVERSATIONS,
     }
 )

@@ -18,10 +18,11 @@ from smg.errors import PortTaken
 from smg.services.admin import AdminService
 from smg.services.call import REQUEST_ID
 from smg.services.chat import ChatService, StreamLimits
+from smg.services.conversations import ConversationsService
 from smg.services.health import SERVICE as HEALTH_SERVICE
 from smg.services.health import HealthService
 from smg.services.interceptors import CallInterceptor, StatusInterceptor, Uncounted
-from smg.services.methods import ADMIN_SERVICE, CHAT_SERVICE, MODEL_SERVICE
+from smg.services.methods import ADMIN_SERVICE, CHAT_SERVICE, CONVERSATIONS_SERVICE, MODEL_SERVICE
 from smg.services.models import ModelService
 from smg.services.rpc import new_server
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from smg.pipelines.catalog import ModelCatalog
     from smg.pipelines.chat import ChatPipeline
     from smg.pipelines.completion import CompletionPipeline
+    from smg.pipelines.conversations import Conversations
     from smg.pipelines.meter import Meters
     from smg.services.interceptors import Observer
     from smg.settings import ListenerSettings
@@ -61,6 +63,7 @@ class GrpcParts:
         registry: knows the workers.
         callers: knows the keys.
         meters: measure requests for a model.
+        conversations: keeps conversations.
         listener: bounds that hold for clients, over HTTP as well.
         observer: counts calls.
         id_keys: metadata keys that may carry a request id, in lower case; the first usable one wins.
@@ -73,6 +76,7 @@ class GrpcParts:
     registry: WorkerRegistry
     callers: CallerDirectory
     meters: Meters
+    conversations: Conversations
     listener: ListenerSettings
     observer: Observer = field(default_factory=Uncounted)
     id_keys: tuple[str, ...] = (REQUEST_ID,)
@@ -88,7 +92,7 @@ class GrpcServer:
         self._health = HealthService(
             lambda: any(worker.is_ready for worker in parts.registry.workers()),
             ready=(CHAT_SERVICE, MODEL_SERVICE, *parts.others),
-            always=(ADMIN_SERVICE,),
+            always=(ADMIN_SERVICE, CONVERSATIONS_SERVICE),
         )
 
     async def start(self, host: str, port: int) -> int:
@@ -131,11 +135,12 @@ def build_grpc_server(parts: GrpcParts, health: HealthService) -> grpc.aio.Serve
     ChatService(parts.chat, parts.completion, parts.meters, limits).add_to(server)
     ModelService(parts.catalog, parts.registry).add_to(server)
     AdminService(parts.registry).add_to(server)
+    ConversationsService(parts.conversations).add_to(server)
     health.add_to(server)
     for add_to in parts.others.values():
         add_to(server)
     names = (
-        *(CHAT_SERVICE, MODEL_SERVICE, ADMIN_SERVICE),
+        *(CHAT_SERVICE, MODEL_SERVICE, ADMIN_SERVICE, CONVERSATIONS_SERVICE),
         *parts.others,
         *(HEALTH_SERVICE, reflection.SERVICE_NAME),
     )

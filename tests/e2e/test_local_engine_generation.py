@@ -45,33 +45,33 @@ async def test_greedy_output_is_the_same_alone_and_with_seven_others_and_in_chun
         "Read this. " + "The old bridge over the river was closed in spring. " * 30 + TOPICS[3]
     )
     prompts[3] = long
-    alone = [(await client.tokens(generate(1, prompt, max_new_tokens=16)))[0] for prompt in prompts]
+    alone = [(await client.tokens(generate(1, prompt, max_new_tokens=10)))[0] for prompt in prompts]
     client.engine.flush_cache()
     together = await client.tokens(
-        *(generate(i, prompt, max_new_tokens=16) for i, prompt in enumerate(prompts))
+        *(generate(i, prompt, max_new_tokens=10) for i, prompt in enumerate(prompts))
     )
     assert together == alone
     # Once more with every prompt in the cache.
     cached = await client.tokens(
-        *(generate(i, prompt, max_new_tokens=16) for i, prompt in enumerate(prompts))
+        *(generate(i, prompt, max_new_tokens=10) for i, prompt in enumerate(prompts))
     )
     assert cached == alone
 
 
 async def test_small_steps_give_the_same_output_as_large_ones(client):
     prompts = [client.chat(topic) for topic in TOPICS[:4]]
-    expected = await client.tokens(*(generate(i, p, max_new_tokens=12) for i, p in enumerate(prompts)))
+    expected = await client.tokens(*(generate(i, p, max_new_tokens=8) for i, p in enumerate(prompts)))
     other = await start(step_tokens=33)
-    got = await other.tokens(*(generate(i, p, max_new_tokens=12) for i, p in enumerate(prompts)))
+    got = await other.tokens(*(generate(i, p, max_new_tokens=8) for i, p in enumerate(prompts)))
     await other.engine.stop()
     assert got == expected
 
 
 async def test_seeded_output_is_the_same_whatever_the_batch(client):
-    how = {"temperature": 1.0, "top_p": 0.95, "seed": 42, "max_new_tokens": 24}
+    how = {"temperature": 1.0, "top_p": 0.95, "seed": 42, "max_new_tokens": 14}
     prompt = client.chat(TOPICS[4])
     (alone,) = await client.tokens(generate(1, prompt, **how))
-    others = [generate(i, client.chat(TOPICS[i]), temperature=0.7, max_new_tokens=24) for i in (5, 6, 7)]
+    others = [generate(i, client.chat(TOPICS[i]), temperature=0.7, max_new_tokens=14) for i in (5, 6, 7)]
     among = await client.tokens(
         *others, generate(1, prompt, **how), generate(2, prompt, choice_index=1, **how)
     )

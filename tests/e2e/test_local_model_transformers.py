@@ -14,7 +14,7 @@ from servicers.local.tokenizer_files import tokenizer_directory
 
 pytestmark = [pytest.mark.model, pytest.mark.slow]
 
-NEW_TOKENS = 24
+NEW_TOKENS = 12
 QUESTIONS = (
     "What is the capital of France?",
     "Write a haiku about rain.",

@@ -7,10 +7,10 @@ import pytest
 from tests.contract.doors.doors import DOORS
 from tests.integration.running_router import running_router, until
 
-STEP_S = 0.01
+STEP_S = 0.005
 WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
-LONG = " ".join(f"w{number}é🙂" for number in range(30))
-CITY = "Paris in the long, long spring of the year" * 3
+LONG = " ".join(f"w{number}é🙂" for number in range(16))
+CITY = "Paris in the long, long spring of the year"
 
 
 def ask(text, **fields):
@@ -61,7 +61,7 @@ async def someone_writes(echo_worker, urls):
 
 async def test_many_streams_survive_one_worker_after_the_other(echo_worker):
     urls = [await echo_worker(step_seconds=STEP_S, max_running=256) for _ in range(3)]
-    bodies = [ask(f"[[len:{80 + number}]]") for number in range(40)]
+    bodies = [ask(f"[[len:{70 + number}]]") for number in range(16)]
     async with running_router(*urls) as gateway:
         await until(lambda: len(gateway.router.registry.snapshots("m")) == 3)
         expected = await asyncio.gather(*(DOORS["http stream"](gateway, body) for body in bodies))

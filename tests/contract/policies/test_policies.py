@@ -6,7 +6,7 @@ import random
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from smg.errors import InvalidRequest, WorkerUnavailable
@@ -14,6 +14,7 @@ from smg.policies import POLICIES, make_policy
 from smg.policies.base import RouteRequest
 from smg.settings import RoutingSettings
 from smg.types.worker import WorkerSnapshot
+from tests.examples import examples
 
 EVERY_POLICY = pytest.mark.parametrize("name", sorted(POLICIES))
 # The first worker gets everything: that is its promise.
@@ -56,7 +57,7 @@ class Counted(tuple):
 
 
 @EVERY_POLICY
-@settings(max_examples=30)
+@examples(8)
 @given(
     loads=st.lists(st.tuples(st.integers(0, 5), st.floats(0, 3)), min_size=1, max_size=8), seed=st.integers()
 )
@@ -71,7 +72,7 @@ def test_only_the_given_are_picked_whatever_their_load(name, loads, seed):
 
 
 @EVERY_POLICY
-@settings(max_examples=30, deadline=None)
+@examples(8)
 @given(
     present=st.lists(st.sets(st.integers(0, 7), min_size=1), min_size=1, max_size=12),
     seed=st.integers(0, 9),

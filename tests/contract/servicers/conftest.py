@@ -79,7 +79,7 @@ class ContractWorker:
 @pytest_asyncio.fixture(
     scope="session",
     loop_scope="session",
-    params=[pytest.param(each, id=each.engine, marks=each.marks) for each in LAUNCHERS],
+    params=[pytest.param(each, id=each.name or each.engine, marks=each.marks) for each in LAUNCHERS],
 )
 async def worker(request, tokenizer_dir):
     """A worker of each engine."""

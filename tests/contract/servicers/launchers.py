@@ -9,6 +9,7 @@ import pytest
 
 from servicers.base import EngineOptions
 from servicers.factory import create_engine
+from tests.tiny_checkpoint import write_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,11 +24,13 @@ class Launcher:
         engine: name as in `smg worker --engine`.
         options: makes its options; is given the directory of a small tokenizer.
         marks: pytest marks, for engines that need something that is not always there.
+        name: in the names of tests; the engine's where it is empty.
     """
 
     engine: str
     options: Callable[[Path], EngineOptions]
     marks: Sequence[pytest.MarkDecorator] = ()
+    name: str = ""
 
     def create(self, tokenizer_dir: Path):
         """Make the engine; it is not started."""
@@ -42,6 +45,16 @@ LAUNCHERS = [
     # One thread: two wait for each other by spinning where the environment does not tell OpenMP otherwise. A short
     # context, for one test fills it.
     Launcher(
-        "local", lambda _: EngineOptions(dtype="fp32", threads=1, max_context=1024), (pytest.mark.model,)
+        "local",
+        lambda tokenizer_dir: EngineOptions(
+            (str(write_checkpoint(tokenizer_dir)),), ("tiny",), dtype="fp32", threads=1, max_context=1024
+        ),
+        (pytest.mark.model,),
+    ),
+    Launcher(
+        "local",
+        lambda _: EngineOptions(dtype="fp32", threads=1, max_context=1024),
+        (pytest.mark.model, pytest.mark.long),
+        "default-model",
     ),
 ]

@@ -5,10 +5,11 @@ import contextlib
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.connection import TICKS_OF_IDLE, HttpConnection
+from tests.examples import examples
 from tests.unit.gateway.serving import Counts, exchange, gateway, listening
 
 GET = b"GET / HTTP/1.1\r\nhost: x\r\n"
@@ -110,7 +111,7 @@ REQUESTS = [
 ]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(15)
 @given(st.lists(st.sampled_from(REQUESTS), min_size=1, max_size=6), st.data())
 def test_requests_in_any_pieces_are_answered_in_order(requests, data):
     raw = b"".join(request for request, _ in requests)
@@ -235,7 +236,7 @@ async def test_a_connection_whose_request_does_not_arrive_is_closed():
         GET + b"\r\n" + POST: [b"200", b"408"],
         b"PUT /early HTTP/1.1\r\ncontent-length: 9\r\n\r\nabc": [b"404"],
     }
-    async with listening(served(), idle_s=1) as port:
+    async with listening(served(), idle_s=0.25) as port:
         answers = await asyncio.gather(*(exchange(port, sent) for sent in expected))
     got = [[part[:3] for part in answer.split(b"HTTP/1.1 ")[1:]] for answer in answers]
     assert dict(zip(expected, got, strict=True)) == expected
@@ -243,10 +244,11 @@ async def test_a_connection_whose_request_does_not_arrive_is_closed():
 
 async def test_a_long_answer_is_not_cut_by_half_a_request_behind_it():
     async def slow(request, reply):
-        await asyncio.sleep(1.3)
+        # Longer than a connection may be idle.
+        await asyncio.sleep(0.4)
         await brackets(request, reply)
 
-    async with listening(gateway(("GET", "/", slow)), idle_s=1) as port:
+    async with listening(gateway(("GET", "/", slow)), idle_s=0.25) as port:
         answer = await exchange(port, GET + b"\r\nGET / HT")
     assert b"\r\n\r\n<>" in answer
 

@@ -48,7 +48,7 @@ async def waiting():
 
 async def test_a_running_request_ends_before_the_listener_does(waiting):
     listener, serving, url, running, free = waiting
-    async with httpx.AsyncClient() as http:
+    async with httpx.AsyncClient(verify=False) as http:
         asking = asyncio.create_task(http.post(url, content=b"ok"))
         await running.wait()
         listener.stop(5)
@@ -62,7 +62,7 @@ async def test_a_running_request_ends_before_the_listener_does(waiting):
 
 async def test_the_grace_period_ends_what_does_not_end(waiting, caplog):
     listener, serving, url, running, _ = waiting
-    async with httpx.AsyncClient() as http:
+    async with httpx.AsyncClient(verify=False) as http:
         asking = asyncio.create_task(http.post(url))
         await running.wait()
         listener.stop(0.05)
@@ -74,7 +74,7 @@ async def test_the_grace_period_ends_what_does_not_end(waiting, caplog):
 
 async def test_cancelling_the_listener_cuts_its_connections(waiting):
     _, serving, url, running, _ = waiting
-    async with httpx.AsyncClient() as http:
+    async with httpx.AsyncClient(verify=False) as http:
         asking = asyncio.create_task(http.post(url))
         await running.wait()
         serving.cancel()
@@ -87,7 +87,7 @@ async def test_cancelling_the_listener_cuts_its_connections(waiting):
 async def test_an_idle_connection_does_not_hold_up_the_end(waiting):
     listener, serving, url, _, free = waiting
     free.set()
-    async with httpx.AsyncClient() as http:
+    async with httpx.AsyncClient(verify=False) as http:
         await http.post(url)
         listener.stop(3600)
         await serving

@@ -53,7 +53,7 @@ def test_an_unknown_path_is_not_found(path):
         ("GET", "/v1/chat", "POST"),
         ("POST", "/v1/models", "GET,HEAD"),
         ("OPTIONS", "/v1/chat", "POST"),
-        ("PUT", "/workers/1", "GET,DELETE,HEAD"),
+        ("PUT", "/workers/1", "GET,HEAD,DELETE"),
     ],
 )
 def test_another_method_names_the_allowed_ones(method, path, allowed):

@@ -27,7 +27,8 @@ def operations():
 
 def routes():
     return {
-        (route.method, route.path.replace("*}", "}")): route for route in build_routes(Mock(), Mock(), Mock())
+        (route.method, route.path.replace("*}", "}")): route
+        for route in build_routes(*(Mock() for _ in range(4)))
     }
 
 

@@ -6,12 +6,13 @@ import asyncio
 import random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from servicers.base import CannotStart, EngineOptions
 from servicers.echo import create_engine
 from smg_proto.engine.v1 import engine_pb2, work_pb2
+from tests.examples import examples
 from tests.unit.servicers.echo.collector import ABORT, Collector, bench
 
 
@@ -187,7 +188,7 @@ async def test_what_cannot_be_loaded_is_named(tokenizer_dir, options, words):
     await engine.stop()
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@examples(8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32))
 def test_any_mix_of_work_and_aborts_gives_every_sequence_its_tokens_and_one_end(tokenizer_dir, seed):
     asyncio.run(mix(tokenizer_dir, random.Random(seed)))

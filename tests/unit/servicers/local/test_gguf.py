@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from servicers.local.config import ModelFileError
 from servicers.local.gguf import GgufFile
+from tests.examples import examples
 from tests.unit.servicers.local.gguf_files import gguf_bytes, write_gguf
 
 METADATA = {
@@ -35,7 +36,7 @@ def test_metadata_and_tensors_come_back(tmp_path):
     np.testing.assert_array_equal(file.floats("b"), np.ones(5, np.float32))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(38, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(keep=st.floats(0, 1, exclude_max=True))
 def test_a_file_cut_anywhere_is_refused(tmp_path, keep):
     data = whole()
@@ -44,7 +45,7 @@ def test_a_file_cut_anywhere_is_refused(tmp_path, keep):
         GgufFile(tmp_path / "cut.gguf")
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(75, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(place=st.integers(0, len(whole()) - 1), byte=st.integers(0, 255))
 def test_a_changed_byte_is_read_or_refused_but_never_crashes(tmp_path, place, byte):
     data = bytearray(whole())

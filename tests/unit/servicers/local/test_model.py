@@ -5,10 +5,12 @@ import itertools
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from servicers.local.model import Model, ModelFileError, Segment
+from tests.examples import examples
+from tests.unit.servicers.local.tensors import assert_close
 from tests.unit.servicers.local.tiny_model import LIKE_QWEN3, TINY, random_weights, reference_hidden, run
 
 WEIGHTS = random_weights(TINY)
@@ -28,7 +30,7 @@ LONG_HIDDEN = reference_hidden(TINY, WEIGHTS, LONG)
 
 
 def close(actual: torch.Tensor, expected: torch.Tensor, tolerance: float = 1e-4) -> None:
-    torch.testing.assert_close(actual.double(), expected.double(), rtol=tolerance, atol=tolerance)
+    assert_close(actual.double(), expected.double(), rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +54,7 @@ def test_hidden_states_and_logits_equal_the_plain_formula(config, extras):
     close(model.logits(hidden), expected @ head.double().T, 1e-3)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(7)
 @given(cuts=st.lists(st.integers(1, 299), max_size=4, unique=True))
 def test_the_cut_of_a_prompt_does_not_change_it(cuts):
     edges = [0, *sorted(cuts), len(LONG)]
@@ -61,7 +63,7 @@ def test_the_cut_of_a_prompt_does_not_change_it(cuts):
     close(torch.cat(parts), LONG_HIDDEN)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(8)
 @given(
     lengths=st.lists(st.integers(1, 140), min_size=1, max_size=8),
     order=st.permutations(range(12)),
@@ -102,7 +104,7 @@ def test_a_copied_prefix_continues_like_the_original():
     close(hidden, reference_hidden(TINY, WEIGHTS, [*ids[:30], 7, 8])[30:])
 
 
-@settings(max_examples=25, deadline=None)
+@examples(7)
 @given(lengths=st.lists(st.integers(1, 150), min_size=1, max_size=12), prefix=st.sampled_from([1, 17, 130]))
 def test_packed_suffixes_equal_each_suffix_alone(lengths, prefix):
     cache = MODEL.new_cache(2, 200)

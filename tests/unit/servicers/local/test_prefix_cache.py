@@ -1,10 +1,11 @@
 """PrefixCache: reuses exactly what is equal, prefers what costs least, and never touches a taken slot."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from servicers.local.prefix_cache import PrefixCache
+from tests.examples import examples
 
 
 class Memory:
@@ -112,7 +113,7 @@ def test_appended_tokens_belong_to_the_prefix():
     assert rig.run([1, 2, 9, 9])[1] == 3
 
 
-@settings(max_examples=40, deadline=None)
+@examples(10)
 @given(
     prompts=st.lists(
         st.tuples(st.lists(st.integers(0, 2), min_size=1, max_size=12), st.booleans()), max_size=25

@@ -7,6 +7,7 @@ import torch
 
 from servicers.local.config import Llama3Scaling, RopeConfig
 from servicers.local.rope import RotaryTable, inverse_frequencies
+from tests.unit.servicers.local.tensors import assert_close
 
 DIM = 32
 
@@ -54,6 +55,4 @@ def test_rotating_multiplies_each_pair_by_a_unit_complex_number():
     as_complex = torch.complex(heads[..., : DIM // 2], heads[..., DIM // 2 :])
     turns = torch.polar(torch.ones(3, DIM // 2), positions[:, None] * inverse_frequencies(RopeConfig(), DIM))
     expected = as_complex * turns[:, None]
-    torch.testing.assert_close(
-        rotated, torch.cat([expected.real, expected.imag], dim=-1), atol=1e-5, rtol=1e-5
-    )
+    assert_close(rotated, torch.cat([expected.real, expected.imag], dim=-1), atol=1e-5, rtol=1e-5)

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from servicers.local import sampling
 from servicers.local.sampling import Choice, argmax, choose, random_key, top_tokens, uniforms
+from tests.examples import examples
 
 
 def logits_of(seed: int, rows: int = 1, width: int = 640, scale: float = 2.0) -> torch.Tensor:
@@ -64,7 +65,7 @@ def test_frequencies_follow_the_cut_distribution(cuts):
     assert statistic < freedom + 5 * np.sqrt(2 * freedom) + 5
 
 
-@settings(max_examples=25, deadline=None)
+@examples(7)
 @given(
     seed=st.integers(0, 1000),
     scale=st.sampled_from([0.1, 1.0, 4.0]),
@@ -80,7 +81,7 @@ def test_a_cut_token_is_never_chosen_however_few_candidates_decide(seed, scale, 
     assert (expected[draw(logits, choice, 50)] > 0).mean() >= 0.98
 
 
-@settings(max_examples=20, deadline=None)
+@examples(6)
 @given(seed=st.integers(0, 1000), top_p=st.sampled_from([0.3, 0.9, 0.999]), top_k=st.sampled_from([-1, 70]))
 def test_the_number_of_candidates_does_not_change_the_choice(seed, top_p, top_k):
     logits = logits_of(seed, scale=1.0)
@@ -91,7 +92,7 @@ def test_the_number_of_candidates_does_not_change_the_choice(seed, top_p, top_k)
         assert (draw(logits, choice, 30) == few).all()
 
 
-@settings(max_examples=15, deadline=None)
+@examples(6)
 @given(data=st.data(), rows=st.integers(2, 9))
 def test_a_row_chooses_the_same_alone_and_in_any_batch(data, rows):
     logits = logits_of(data.draw(st.integers(0, 99)), rows)
@@ -152,7 +153,7 @@ def test_uniform_numbers_are_uniform():
     assert abs(counts - 1000).max() < 160  # five sigma
 
 
-@settings(max_examples=20, deadline=None)
+@examples(6)
 @given(
     seed=st.integers(0, 999),
     width=st.sampled_from([64 * 300, 64 * 300 + 1, 640, 40]),

@@ -1,11 +1,12 @@
 """scoring: the same numbers as computing every prompt whole, however suffixes are packed and cut."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from servicers.local import scoring
 from smg_proto.engine.v1.work_pb2 import Score, ScoreSuffix
+from tests.examples import examples
 from tests.unit.servicers.local.stepping import (
     MODEL,
     WEIGHTS,
@@ -69,7 +70,7 @@ def test_scores_equal_whole_prompts(prefix_tokens, step_tokens, monkeypatch):
     assert session.scored[1].prompt_tokens == prefix_tokens + 81
 
 
-@settings(max_examples=10, deadline=None)
+@examples(6)
 @given(
     suffixes=st.lists(
         st.tuples(

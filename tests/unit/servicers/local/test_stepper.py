@@ -4,11 +4,12 @@ from concurrent.futures import Future
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from servicers.local.compile_watch import MAX_COMPILE_S
 from smg_proto.engine.v1 import work_pb2
+from tests.examples import examples
 from tests.unit.servicers.local.stepping import (
     EOS,
     MODEL,
@@ -21,6 +22,7 @@ from tests.unit.servicers.local.stepping import (
     to_bytes,
     tokens_of,
 )
+from tests.unit.servicers.local.tensors import assert_close
 from tests.unit.servicers.local.tiny_model import TINY, reference_hidden
 
 LONG = prompt_of(9, 150)
@@ -40,7 +42,7 @@ def test_greedy_tokens_equal_the_plain_formula():
     assert tokens_of(prompt, ignore_eos=True) == reference_tokens(prompt, 8)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(6)
 @given(
     lengths=st.lists(st.integers(1, 120), min_size=1, max_size=6),
     arrivals=st.lists(st.integers(0, 6), min_size=6, max_size=6),
@@ -287,11 +289,11 @@ def test_embeddings_are_the_mean_state_whatever_the_chunks():
     (expected,) = MODEL.embed([ids])
     session = Session()
     Driver(step_tokens=16).run(session, embed=[work_pb2.Embed(sequence=1, input_ids=to_bytes(ids))])
-    torch.testing.assert_close(torch.tensor(session.embedded[1].values), expected, rtol=1e-4, atol=1e-5)
+    assert_close(torch.tensor(session.embedded[1].values), expected, rtol=1e-4, atol=1e-5)
     assert session.embedded[1].prompt_tokens == 100
     Driver().run(session, embed=[work_pb2.Embed(sequence=2, input_ids=to_bytes(ids), dimensions=8)])
     shorter = torch.nn.functional.normalize(expected[:8], dim=0)
-    torch.testing.assert_close(torch.tensor(session.embedded[2].values), shorter, rtol=1e-4, atol=1e-5)
+    assert_close(torch.tensor(session.embedded[2].values), shorter, rtol=1e-4, atol=1e-5)
 
 
 def test_classification_is_refused_as_not_served():

@@ -1,9 +1,10 @@
 """Stepper under any order of requests, aborts and closed sessions: every sequence ends once, every slot comes back."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from smg_proto.engine.v1 import work_pb2
+from tests.examples import examples
 from tests.unit.servicers.local.stepping import Driver, Session, generate, prompt_of, to_bytes, tokens_of
 
 NUMBERS = st.integers(0, 30)
@@ -65,7 +66,7 @@ class Play:
         return self.number
 
 
-@settings(max_examples=40, deadline=None)
+@examples(10)
 @given(operations=OPERATIONS, slots=st.integers(1, 4))
 def test_every_sequence_ends_once_and_every_slot_comes_back(operations, slots):
     play = Play(slots)

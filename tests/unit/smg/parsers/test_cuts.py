@@ -7,11 +7,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from smg.parsers.assemble import AssembledCall, Assembler
 from smg.parsers.tools import TOOL_PARSERS
+from tests.examples import examples
 from tests.unit.smg.parsers.replay import assembled, output_parser, replay, replay_in_lanes
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def compact(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
-@settings(deadline=None, max_examples=50)
+@examples(13)
 @given(CALLS, INDENTS, CUTS, st.booleans(), st.booleans())
 def test_hermes_calls_come_back_as_they_were_meant(
     calls: list[tuple[str, dict[str, Any]]],
@@ -72,7 +73,7 @@ def test_hermes_calls_come_back_as_they_were_meant(
         assert [call.arguments for call in answer.calls] == [compact(arguments) for _, arguments in calls]
 
 
-@settings(deadline=None, max_examples=50)
+@examples(13)
 @given(CALLS, INDENTS, CUTS, st.sampled_from(["json", "required"]))
 def test_arrays_of_calls_come_back_as_they_were_meant(
     calls: list[tuple[str, dict[str, Any]]], indent: int | None, cuts: list[int], tools: str
@@ -85,7 +86,7 @@ def test_arrays_of_calls_come_back_as_they_were_meant(
     assert [(call.name, json.loads(call.arguments)) for call in answer.calls] == calls
 
 
-@settings(deadline=None, max_examples=50)
+@examples(13)
 @given(JSON_VALUES, INDENTS, CUTS)
 def test_json_answers_come_back_as_they_were_written(value: Any, indent: int | None, cuts: list[int]) -> None:
     written = json.dumps({"answer": value}, indent=indent)
@@ -93,7 +94,7 @@ def test_json_answers_come_back_as_they_were_written(value: Any, indent: int | N
     assert answer == (written, None, ())
 
 
-@settings(deadline=None, max_examples=50)
+@examples(13)
 @given(ARGUMENTS, INDENTS, CUTS)
 def test_a_named_function_gets_the_whole_output(
     arguments: dict[str, Any], indent: int | None, cuts: list[int]
@@ -103,7 +104,6 @@ def test_a_named_function_gets_the_whole_output(
     assert answer == (None, None, (AssembledCall("get_weather", None, compact(arguments)),))
 
 
-@settings(deadline=None)
 @given(
     SCRAPS,
     CUTS,
@@ -130,7 +130,7 @@ def test_cuts_change_nothing_in_any_output(
         assert tag not in (whole.reasoning or "")
 
 
-@settings(deadline=None, max_examples=50)
+@examples(13)
 @given(SCRAPS, st.sampled_from([*TOOL_PARSERS, "required", "named"]), st.booleans())
 def test_an_output_without_a_call_comes_back_as_it_was_written(text: str, tools: str, is_cut: bool) -> None:
     answer = assembled(replay(output_parser(tools=tools), [text], is_cut=is_cut))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from smg.parsers.output import OutputParser
 
-MOST_PLACES = 10
+MOST_PLACES = 4
 OPTIONS = ("starts_inside", "max_calls")
 
 
@@ -47,10 +47,10 @@ def _wanted(case: dict[str, Any]) -> Assembled:
     return Assembled(case["content"], case["reasoning"], calls)
 
 
-def _cuts(text: str) -> Iterator[list[str]]:
+def _cuts(text: str, most_places: int) -> Iterator[list[str]]:
     """Into two parts at every place of a short text, and at places all over a long one; and into many parts."""
     yield [text]
-    stride = 1 + len(text) // MOST_PLACES
+    stride = 1 + len(text) // most_places
     for at in range(1 + len(text) % stride, len(text), stride):
         yield [text[:at], text[at:]]
     for step in (1, 4):
@@ -63,9 +63,20 @@ def _run(parser: OutputParser, parts: Iterable[str], case: dict[str, Any]) -> As
 
 @pytest.mark.parametrize("file", FILES, ids=str)
 def test_cuts_do_not_change_the_answer(file: str) -> None:
+    _check_cuts(file, MOST_PLACES)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("file", FILES, ids=str)
+def test_no_cut_changes_the_answer(file: str) -> None:
+    _check_cuts(file, most_places=1_000_000)
+
+
+def _check_cuts(file: str, most_places: int) -> None:
     for names, case in FILES[file]:
         wanted = _wanted(case)
-        for parts in _cuts(case["text"]):
+        for parts in _cuts(case["text"], most_places):
             assert _run(output_parser(**names), parts, case) == wanted, (case["case"], parts)
 
 

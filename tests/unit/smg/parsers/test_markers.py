@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from smg.parsers.markers import Markers
@@ -23,7 +23,6 @@ def test_markers_before_the_start_are_not_found() -> None:
     assert Markers(MARKERS).find("<think>a", 1) is None
 
 
-@settings(deadline=None)
 @given(st.text("<>/thinkoл", max_size=20), st.integers(0, 20))
 def test_what_is_held_back_may_become_a_marker_and_is_the_longest_that_may(text: str, start: int) -> None:
     markers = Markers(MARKERS)

@@ -8,10 +8,11 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from smg.parsers.tools import TOOL_PARSERS, tool_parser
+from tests.examples import examples
 from tests.unit.smg.parsers.replay import assembled, golden, output_parser, replay, replay_in_lanes
 
 OUTPUTS: dict[str, list[str]] = {}
@@ -70,7 +71,7 @@ def check(name: str, rng: random.Random) -> None:
         assert whole.content == (text or None)
 
 
-@settings(deadline=None, max_examples=200)
+@examples(50)
 @given(st.sampled_from(TOOL_PARSERS), st.integers(0, 1 << 32))
 def test_worse_outputs(name: str, seed: int) -> None:
     check(name, random.Random(seed))

@@ -1,96 +1,20 @@
 """Choice and Answer: token ids become text in the sink, the same however the engine cuts them."""
 
 import asyncio
-import itertools
-import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from smg.errors import EngineError
-from smg.parsers.assemble import Assembler
-from smg.parsers.events import Content, Reasoning
 from smg.pipelines.answer import Answer
 from smg.pipelines.choice import Choice, TextOptions
-from smg.prompt.builder import PromptBuilder
 from smg_proto.engine.v1 import work_pb2
-
-
-class Log:
-    """A sink that remembers; takes fragments or not."""
-
-    def __init__(self, *, accepts_fragments=True):
-        self.accepts_fragments = accepts_fragments
-        self.answers = {}
-        self.fragments = 0
-        self.finishes = {}
-        self.logprobs = []
-        self.heads = []
-        self.is_closed = False
-        self.errors = []
-
-    def open(self, head):
-        self.heads.append(head)
-
-    def fragment(self, index, fragment):
-        self.fragments += 1
-        self.pieces(index, [Content(json.loads(b'"%b"' % fragment))], ())
-
-    def reasoning_fragment(self, index, fragment):
-        self.fragments += 1
-        self.pieces(index, [Reasoning(json.loads(b'"%b"' % fragment))], ())
-
-    def pieces(self, index, pieces, logprobs):
-        self.answers.setdefault(index, Assembler()).add(pieces)
-        self.logprobs.extend(logprobs)
-
-    @property
-    def texts(self):
-        texts = {index: answer.assembled().content for index, answer in self.answers.items()}
-        return {index: text for index, text in texts.items() if text is not None}
-
-    def finish(self, index, finish):
-        assert index not in self.finishes
-        self.finishes[index] = finish
-
-    def close(self):
-        assert not self.is_closed
-        self.is_closed = True
-
-    def fail(self, error):
-        self.errors.append(error)
-
-    def flush(self):
-        pass
-
-    def is_behind(self, go_on):
-        return False
-
-
-class FakeWorker:
-    """Remembers what is aborted."""
-
-    url = "grpc://w:1"
-
-    def __init__(self):
-        self.aborted = []
-
-    def abort(self, sequence):
-        self.aborted.append(sequence)
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tokenizer_dir):
-    return PromptBuilder.load(tokenizer_dir).tokenizer
-
-
-def ids_of(tokenizer, text):
-    return list(memoryview(tokenizer.encode(text)).cast("I"))
+from tests.unit.smg.pipelines.remembering import RememberingSink, RememberingWorker, ids_of, portions
 
 
 def started(sink, tokenizer, count=1, **options):
-    answer, worker = Answer("a", 1, "m", sink), FakeWorker()
+    answer, worker = Answer("a", 1, "m", sink), RememberingWorker()
     choices = [Choice(index, answer, tokenizer, TextOptions(**options)) for index in range(count)]
     for number, choice in enumerate(choices, 1):
         choice.sequence = number
@@ -102,16 +26,8 @@ def end(reason=work_pb2.FINISH_REASON_STOP, **fields):
     return work_pb2.Finished(reason=reason, prompt_tokens=5, **fields)
 
 
-def cuts(ids, sizes):
-    sizes = itertools.cycle(sizes)
-    while ids:
-        size = next(sizes)
-        yield ids[:size]
-        ids = ids[size:]
-
-
 async def test_text_goes_out_with_each_step_and_the_end_closes_the_answer(tokenizer):
-    sink = Log()
+    sink = RememberingSink()
     answer, (choice,), _ = started(sink, tokenizer)
     choice.on_started(work_pb2.Started(prompt_tokens=5, cached_tokens=3))
     for token in ids_of(tokenizer, "Hello world"):
@@ -148,9 +64,9 @@ async def test_the_text_does_not_depend_on_how_it_is_cut(tokenizer, text, stop, 
         break
     ids = ids_of(tokenizer, text)
     for sizes in ([1], [2], [3], [1, 4], [100]):
-        sink = Log(accepts_fragments=fragments)
+        sink = RememberingSink(accepts_fragments=fragments)
         answer, (choice,), worker = started(sink, tokenizer, stop=stop)
-        for piece in cuts(ids, sizes):
+        for piece in portions(ids, sizes):
             if not choice.is_finished:
                 choice.on_step(piece, (), None)
         if not choice.is_finished:
@@ -162,7 +78,7 @@ async def test_the_text_does_not_depend_on_how_it_is_cut(tokenizer, text, stop, 
 
 
 async def test_a_stop_string_ends_the_choice_and_stops_the_engine(tokenizer):
-    sink = Log()
+    sink = RememberingSink()
     answer, (choice,), worker = started(sink, tokenizer, stop=("world",), keep_stop=True)
     for token in ids_of(tokenizer, "Hello world and more"):
         if not choice.is_finished:
@@ -176,7 +92,7 @@ async def test_a_stop_string_ends_the_choice_and_stops_the_engine(tokenizer):
 async def test_a_stop_token_is_not_shown_even_when_its_end_comes_later(tokenizer):
     ids = ids_of(tokenizer, "one two three")
     for late in (False, True):
-        sink = Log()
+        sink = RememberingSink()
         answer, (choice,), _ = started(sink, tokenizer, stop_token_ids=frozenset({ids[-1]}))
         choice.on_step(ids[:-1], (), None)
         final = end(matched_token_id=ids[-1])
@@ -191,7 +107,7 @@ async def test_a_stop_token_is_not_shown_even_when_its_end_comes_later(tokenizer
 
 async def test_a_stop_token_that_ended_nothing_is_shown(tokenizer):
     ids = ids_of(tokenizer, "one two three")
-    sink = Log()
+    sink = RememberingSink()
     answer, (choice,), _ = started(sink, tokenizer, stop_token_ids=frozenset({ids[0]}))
     for token in ids:
         choice.on_step((token,), (), None)
@@ -203,7 +119,7 @@ async def test_a_stop_token_that_ended_nothing_is_shown(tokenizer):
 async def test_an_incomplete_character_at_the_end_is_told_once(tokenizer):
     ids = ids_of(tokenizer, "🙂")
     assert len(ids) > 1, "the tokenizer under test must split this character"
-    sink = Log()
+    sink = RememberingSink()
     answer, (choice,), _ = started(sink, tokenizer)
     choice.on_step(ids[:1], (), None)
     assert sink.texts == {}
@@ -213,7 +129,7 @@ async def test_an_incomplete_character_at_the_end_is_told_once(tokenizer):
 
 
 async def test_several_choices_close_the_answer_together_and_share_the_prompt(tokenizer):
-    sink = Log()
+    sink = RememberingSink()
     answer, choices, _ = started(sink, tokenizer, count=3)
     for choice in choices:
         choice.on_started(work_pb2.Started(prompt_tokens=5, cached_tokens=choice.index))
@@ -225,7 +141,7 @@ async def test_several_choices_close_the_answer_together_and_share_the_prompt(to
 
 
 async def test_a_failure_stops_the_other_choices_and_is_raised(tokenizer):
-    answer, choices, worker = started(Log(), tokenizer, count=3)
+    answer, choices, worker = started(RememberingSink(), tokenizer, count=3)
     choices[0].on_step(ids_of(tokenizer, "x"), (), end())
     choices[1].on_failed(EngineError("lost", engine_code=14))
     with pytest.raises(EngineError):
@@ -236,38 +152,38 @@ async def test_a_failure_stops_the_other_choices_and_is_raised(tokenizer):
 async def test_log_probabilities_leave_out_the_stop_token(tokenizer):
     ids = ids_of(tokenizer, "Hi")
     eos = next(iter(tokenizer.eos_ids))
-    sink = Log(accepts_fragments=False)
+    sink = RememberingSink(accepts_fragments=False)
     answer, (choice,), _ = started(sink, tokenizer, logprobs=True)
     entries = [
         work_pb2.TokenLogprobs(logprob=-0.5, top_token=[token], top_logprob=[-0.5]) for token in (*ids, eos)
     ]
     choice.on_step((*ids, eos), entries, end(matched_token_id=eos))
     await answer.done
-    assert b"".join(each.bytes for each in sink.logprobs) == b"Hi"
-    assert all(each.top_logprobs[0].token == each.token for each in sink.logprobs)
+    assert b"".join(each.bytes for each in sink.entries) == b"Hi"
+    assert all(each.top_logprobs[0].token == each.token for each in sink.entries)
 
 
 async def test_log_probabilities_leave_out_a_stop_token_whose_end_comes_later(tokenizer):
     ids = ids_of(tokenizer, "Hi")
     eos = next(iter(tokenizer.eos_ids))
-    sink = Log(accepts_fragments=False)
+    sink = RememberingSink(accepts_fragments=False)
     answer, (choice,), _ = started(sink, tokenizer, logprobs=True)
     choice.on_step((*ids, eos), [work_pb2.TokenLogprobs(logprob=-0.5) for _ in (*ids, eos)], None)
     choice.on_step((), (), end(matched_token_id=eos))
     await answer.done
-    assert b"".join(each.bytes for each in sink.logprobs) == b"Hi"
+    assert b"".join(each.bytes for each in sink.entries) == b"Hi"
 
 
 async def test_an_infinite_log_probability_is_a_number(tokenizer):
-    sink = Log(accepts_fragments=False)
+    sink = RememberingSink(accepts_fragments=False)
     answer, (choice,), _ = started(sink, tokenizer, logprobs=True)
     choice.on_step(ids_of(tokenizer, "x"), [work_pb2.TokenLogprobs(logprob=float("-inf"))], end())
     await answer.done
-    assert sink.logprobs[0].logprob == -9999.0
+    assert sink.entries[0].logprob == -9999.0
 
 
 async def test_an_id_outside_the_vocabulary_is_no_text(tokenizer):
-    sink = Log()
+    sink = RememberingSink()
     answer, (choice,), _ = started(sink, tokenizer)
     choice.on_step((tokenizer.vocab_size + 5,), (), None)
     choice.on_step((*ids_of(tokenizer, "a"), 2**32 - 1), (), end())
@@ -278,9 +194,9 @@ async def test_an_id_outside_the_vocabulary_is_no_text(tokenizer):
 @given(text=st.text(max_size=40), sizes=st.lists(st.integers(1, 5), min_size=1, max_size=4))
 def test_any_text_cut_anyhow_arrives_whole(tokenizer, text, sizes):
     async def run():
-        sink = Log(accepts_fragments=False)
+        sink = RememberingSink(accepts_fragments=False)
         answer, (choice,), _ = started(sink, tokenizer)
-        for piece in cuts(ids_of(tokenizer, text), sizes):
+        for piece in portions(ids_of(tokenizer, text), sizes):
             choice.on_step(piece, (), None)
         choice.on_step((), (), end())
         await answer.done

@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.openai.chat_sinks import JsonChatSink
@@ -16,8 +16,8 @@ from smg.pipelines import logprobs as logprobs_module
 from smg.pipelines.answer import Answer
 from smg.pipelines.choice import Choice, TextOptions
 from smg.pipelines.echo import SharedEcho, prompt_echo
-from smg.prompt.builder import PromptBuilder
 from smg_proto.engine.v1 import work_pb2
+from tests.unit.smg.pipelines.remembering import RememberingWorker
 
 OPTIONS = TextOptions(logprobs=True, end_logprobs=True)
 
@@ -45,21 +45,6 @@ class Breaking(JsonCompletionSink):
         return super()._form(rows)
 
 
-class NoWorker:
-    url = "grpc://w:1"
-
-    def __init__(self):
-        self.aborted = []
-
-    def abort(self, sequence):
-        self.aborted.append(sequence)
-
-
-@pytest.fixture(scope="module")
-def builder(tokenizer_dir):
-    return PromptBuilder.load(tokenizer_dir)
-
-
 def ids_of(count, start=300):
     return [start + number % 1500 for number in range(count)]
 
@@ -83,7 +68,7 @@ class Asked:
     """An answer with `count` choices, with an echoed prompt or without one."""
 
     def __init__(self, builder, prompt=(), *, count=1, sink=JsonCompletionSink, options=OPTIONS):
-        self.page, self.worker = Page(), NoWorker()
+        self.page, self.worker = Page(), RememberingWorker()
         self.sink = sink(self.page, lambda _: [], logprobs=True)
         self.answer = Answer("a", 1, "m", self.sink)
         echo = None
@@ -128,12 +113,12 @@ async def test_the_loop_goes_round_while_a_long_echo_is_written(builder):
 
 
 async def test_the_loop_goes_round_while_a_long_whole_chat_answer_is_written(builder):
-    ids = ids_of(8000)
+    ids = ids_of(3000)
     asked = Asked(builder, sink=JsonChatSink, options=TextOptions(logprobs=True))
     asked.choices[0].on_step(ids, rows_of(ids, top_k=20), end())
     assert await asked.rounds() >= 50
     [written] = (await asked.body())["choices"]
-    assert len(written["logprobs"]["content"]) == 8000
+    assert len(written["logprobs"]["content"]) == 3000
 
 
 async def test_a_short_echo_is_written_before_the_step_returns(builder):
@@ -147,7 +132,6 @@ async def test_a_short_echo_is_written_before_the_step_returns(builder):
 SIZES = st.sampled_from([1, 2, 3, 15, 16, 17, 31, 32, 33, 48, 100])
 
 
-@settings(deadline=None)
 @given(SIZES, SIZES, st.integers(1, 3), st.lists(st.integers(1, 40), min_size=1, max_size=4))
 def test_lengths_and_cuts_do_not_change_the_answer(builder, prompt_tokens, output_tokens, count, sizes):
     prompt, output = ids_of(prompt_tokens), ids_of(output_tokens, start=301)

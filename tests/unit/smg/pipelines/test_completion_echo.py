@@ -7,69 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smg.errors import EngineError, InternalError
-from smg.parsers.events import Content
 from smg.pipelines import echo as echo_module
 from smg.pipelines.answer import Answer
 from smg.pipelines.choice import Choice, TextOptions
 from smg.pipelines.echo import PromptEcho, SharedEcho, prompt_echo
 from smg.pipelines.logprobs import LOWEST_LOGPROB
-from smg.prompt.builder import PromptBuilder
 from smg.prompt.packed import unpack_ids
 from smg_proto.engine.v1 import work_pb2
+from tests.unit.smg.pipelines.remembering import RememberingSink, RememberingWorker
 
 OPTIONS = TextOptions(logprobs=True, end_logprobs=True)
-
-
-class Log:
-    """A sink that remembers."""
-
-    accepts_fragments = True
-
-    def __init__(self):
-        self.text = ""
-        self.entries = []
-        self.shown_at = []
-        self.finishes = []
-        self.is_open = False
-
-    def open(self, head):
-        self.is_open = True
-
-    def fragment(self, index, fragment):
-        self.text += fragment.decode()
-
-    def pieces(self, index, pieces, logprobs):
-        self.text += "".join(piece.text for piece in pieces if isinstance(piece, Content))
-        for entry in logprobs:
-            self.shown_at.append(len(self.text))
-            self.entries.append(entry)
-
-    def finish(self, index, finish):
-        self.finishes.append(finish)
-
-    def close(self):
-        pass
-
-    def flush(self):
-        pass
-
-    def is_behind(self, go_on):
-        return False
-
-
-class NoWorker:
-    url = "grpc://w:1"
-
-    def __init__(self):
-        self.aborted = []
-
-    def abort(self, sequence):
-        self.aborted.append(sequence)
-
-
-@pytest.fixture(scope="module")
-def builder(tokenizer_dir):
-    return PromptBuilder.load(tokenizer_dir)
 
 
 def rows(count, *, first=True):
@@ -81,7 +28,7 @@ def rows(count, *, first=True):
 
 
 def started(builder, echo, options=OPTIONS):
-    sink, worker = Log(), NoWorker()
+    sink, worker = RememberingSink(), RememberingWorker()
     answer = Answer("a", 1, "m", sink)
     choice = Choice(0, answer, builder.tokenizer, options, prompt=SharedEcho(builder.tokenizer, echo))
     choice.sequence = 1
@@ -118,7 +65,7 @@ async def test_every_offset_is_where_the_token_stands_in_the_returned_text(
     eos = next(iter(builder.tokenizer.eos_ids))
     choice.on_step((eos,), [work_pb2.TokenLogprobs(logprob=-99.0)], end(builder, matched_token_id=eos))
     await answer.done
-    assert sink.text == prompt + output
+    assert sink.texts[0] == prompt + output
     assert [entry.token_id for entry in sink.entries] == [*echo.ids, *ids, eos]
     data = (prompt + output).encode()
     position = 0
@@ -126,7 +73,7 @@ async def test_every_offset_is_where_the_token_stands_in_the_returned_text(
         # A token that continues a character stands where the character does.
         assert entry.text_offset == len(data[:position].decode("utf-8", "ignore"))
         position += len(entry.bytes)
-    assert sink.entries[-1].text_offset == len(sink.text)
+    assert sink.entries[-1].text_offset == len(sink.texts[0])
     assert not sink.entries[0].HasField("logprob")
 
 
@@ -148,7 +95,7 @@ def test_offsets_never_go_back_however_the_steps_are_cut(builder, output, sizes)
         offsets = [entry.text_offset for entry in sink.entries]
         assert offsets == sorted(offsets)
         assert all(offset <= shown for offset, shown in zip(offsets, sink.shown_at, strict=True))
-        assert sink.text == f"Say é: {output}"
+        assert sink.texts[0] == f"Say é: {output}"
         assert len(offsets) == len(echo.ids) + len(ids)
 
     asyncio.run(run())
@@ -163,7 +110,7 @@ async def test_a_character_that_the_prompts_ids_began_is_completed_by_the_output
     choice.on_started(work_pb2.Started(prompt_tokens=5, prompt_logprobs=rows(len(ids) - 1)))
     choice.on_step((ids[-1],), rows(1, first=False), end(builder))
     await answer.done
-    assert sink.text == "x🙂"
+    assert sink.texts[0] == "x🙂"
     assert [entry.text_offset for entry in sink.entries] == [0, *[1] * (len(ids) - 1)]
 
 
@@ -181,7 +128,7 @@ async def test_a_stop_string_that_only_the_prompt_has_ends_nothing(builder):
         choice.on_step((token,), (), None)
     choice.on_step((), (), end(builder))
     await answer.done
-    assert sink.text == "this is the STOP, is it goes on"
+    assert sink.texts[0] == "this is the STOP, is it goes on"
 
 
 async def test_entries_of_tokens_that_a_stop_string_cut_off_are_not_shown(builder):
@@ -191,8 +138,8 @@ async def test_entries_of_tokens_that_a_stop_string_cut_off_are_not_shown(builde
         if choice.is_finished:
             break
     await answer.done
-    assert sink.text == "one "
-    assert all(entry.text_offset < len(sink.text) for entry in sink.entries)
+    assert sink.texts[0] == "one "
+    assert all(entry.text_offset < len(sink.texts[0]) for entry in sink.entries)
     assert worker.aborted == [1]
 
 
@@ -205,7 +152,7 @@ async def test_a_prompt_without_its_log_probabilities_is_an_error_not_a_wrong_su
     with pytest.raises(InternalError, match=f"gave {given_rows} log-probabilities for the {len(echo.ids)} "):
         await answer.done
     assert worker.aborted == [1]
-    assert not sink.is_open
+    assert not sink.heads
 
 
 def test_a_long_text_comes_in_portions(builder, monkeypatch):

@@ -1,5 +1,6 @@
 """Prompts for filling in: made for models that have the tokens, and out of text that cannot become such a token."""
 
+import shutil
 from types import SimpleNamespace
 
 import orjson
@@ -11,7 +12,6 @@ from smg.pipelines.infill import FILL_TOKENS, fill_tokens, infill_prompt
 from smg.prompt.builder import PromptBuilder
 from smg.prompt.packed import unpack_ids
 from smg_proto.engine.v1 import card_pb2
-from tests.tokenizer_dirs import make_tokenizer_dir
 
 
 def model(builder, context=0):
@@ -19,9 +19,9 @@ def model(builder, context=0):
 
 
 @pytest.fixture(scope="module", params=FILL_TOKENS, ids=lambda names: names[0])
-def fill(request, tmp_path_factory):
+def fill(request, tmp_path_factory, tokenizer_dir):
     """A model's builder and its three tokens."""
-    directory = make_tokenizer_dir(tmp_path_factory.mktemp("fill"), vocab_size=400)
+    directory = shutil.copytree(tokenizer_dir, tmp_path_factory.mktemp("fill") / "model")
     path = directory / "tokenizer.json"
     tokenizer = Tokenizer.from_file(str(path))
     tokenizer.add_tokens([AddedToken(name, special=False, normalized=False) for name in request.param])

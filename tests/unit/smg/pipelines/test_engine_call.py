@@ -15,7 +15,7 @@ from smg.types.context import RequestContext
 from smg.workers.options import WorkerOptions
 from smg.workers.registry import WorkerRegistry
 from smg_proto.engine.v1 import work_pb2
-from tests.unit.smg.pipelines.test_choice import Log
+from tests.unit.smg.pipelines.remembering import RememberingSink
 from tests.unit.smg.workers.fake_worker import FakeWorker
 
 JSON, REGEX = "json_schema", "regex"
@@ -74,7 +74,7 @@ def run(registry, kind, *, attempts=1):
     call = EngineCall(registry, make_policy("round_robin"), retries, 60, lambda route: None)
     choice = SimpleNamespace(sequence=0, is_finished=False)
     work = Work("chat", "m", b"", lambda: [Group([work_pb2.Generate()], [choice])], kind)
-    return call.run(work, Answer("id", 0, "m", Log()), RequestContext("r"))
+    return call.run(work, Answer("id", 0, "m", RememberingSink()), RequestContext("r"))
 
 
 @pytest.mark.parametrize(("kinds", "told"), [([], "none"), ([REGEX, "ebnf"], "ebnf, regex")], ids=str)

@@ -2,19 +2,11 @@
 
 from types import SimpleNamespace
 
-import pytest
-
 from smg.pipelines.answer import Answer
 from smg.pipelines.choice import TextOptions
 from smg.pipelines.echo import prompt_echo
 from smg.pipelines.plan import GenerationPlan
-from smg.prompt.builder import PromptBuilder
 from smg_proto.engine.v1 import work_pb2
-
-
-@pytest.fixture(scope="module")
-def builder(tokenizer_dir):
-    return PromptBuilder.load(tokenizer_dir)
 
 
 async def test_the_log_probabilities_of_a_prompt_are_asked_for_once_and_shared(builder):

@@ -1,20 +1,17 @@
 """TextStages and Choice together: an answer does not depend on the engine's steps nor on the lane its tokens took."""
 
-import itertools
-import json
-
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from smg.parsers.assemble import Assembler, assemble
-from smg.parsers.events import Content, Reasoning
+from smg.parsers.assemble import assemble
 from smg.pipelines.answer import Answer
 from smg.pipelines.choice import Choice
 from smg.pipelines.output import OutputForm
 from smg.pipelines.stages import TextOptions, TextStages
-from smg.prompt.builder import PromptBuilder
 from smg_proto.engine.v1 import work_pb2
+from tests.examples import examples
+from tests.unit.smg.pipelines.remembering import RememberingSink, RememberingWorker, ids_of, portions
 
 CALL = '<tool_call>\n{"name": "f", "arguments": {"a": "</tool_call> é"}}\n</tool_call>'
 PARTS = [
@@ -37,76 +34,12 @@ FORMS = {
 form_names = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 
 
-@pytest.fixture(scope="module")
-def tokenizer(tokenizer_dir):
-    return PromptBuilder.load(tokenizer_dir).tokenizer
-
-
-class Sink:
-    """Joins what comes; takes fragments or not."""
-
-    def __init__(self, *, accepts_fragments):
-        self.accepts_fragments = accepts_fragments
-        self.assembler = Assembler()
-        self.finish_reason = None
-        self.fragments = 0
-        self.entries = []
-
-    def open(self, head):
-        pass
-
-    def fragment(self, index, fragment):
-        self.fragments += 1
-        self.pieces(index, [Content(json.loads(b'"%b"' % fragment))], ())
-
-    def reasoning_fragment(self, index, fragment):
-        self.fragments += 1
-        self.pieces(index, [Reasoning(json.loads(b'"%b"' % fragment))], ())
-
-    def pieces(self, index, pieces, logprobs):
-        assert all(getattr(piece, "text", "x") for piece in pieces), "no empty pieces"
-        self.assembler.add(pieces)
-        self.entries += logprobs
-
-    def finish(self, index, finish):
-        self.finish_reason = finish.reason
-
-    def close(self):
-        pass
-
-    def flush(self):
-        pass
-
-    def is_behind(self, go_on):
-        return False
-
-    def summary(self):
-        answer = self.assembler.assembled()
-        calls = [(call.name, call.arguments) for call in answer.calls]
-        return answer.content, answer.reasoning, calls, self.finish_reason
-
-
-class NoWorker:
-    url = ""
-
-    def abort(self, sequence):
-        pass
-
-
-def cuts(ids, sizes):
-    sizes = itertools.cycle(sizes)
-    while ids:
-        size = next(sizes)
-        yield ids[:size]
-        ids = ids[size:]
-
-
 def run(tokenizer, ids, sizes, options, *, accepts_fragments=True, reason=work_pb2.FINISH_REASON_STOP):
-    sink = Sink(accepts_fragments=accepts_fragments)
+    sink = RememberingSink(accepts_fragments=accepts_fragments)
     answer = Answer("a", 1, "m", sink)
     choice = Choice(0, answer, tokenizer, options)
-    answer.start(NoWorker(), [choice])
-    for step in cuts(ids, sizes):
+    answer.start(RememberingWorker(), [choice])
+    for step in portions(ids, sizes):
         entries = [work_pb2.TokenLogprobs(logprob=-1.0)] * len(step) if options.logprobs else ()
         if not choice.is_finished:
             choice.on_step(tuple(step), entries, None)
@@ -115,13 +48,9 @@ def run(tokenizer, ids, sizes, options, *, accepts_fragments=True, reason=work_p
     return sink, answer
 
 
-def ids_of(tokenizer, text):
-    return list(memoryview(tokenizer.encode(text)).cast("I"))
-
-
 @form_names
 @given(text=TEXTS, sizes=SIZES, stop=st.sampled_from([(), ("END",), ("\n\n", "wor")]))
-@settings(max_examples=60)
+@examples(15)
 async def test_steps_and_lanes_do_not_change_an_answer(tokenizer, form, text, sizes, stop):
     ids = ids_of(tokenizer, text)
     options = TextOptions(stop=stop, form=form)
@@ -136,7 +65,7 @@ async def test_steps_and_lanes_do_not_change_an_answer(tokenizer, form, text, si
 
 @form_names
 @given(text=TEXTS, sizes=SIZES)
-@settings(max_examples=40)
+@examples(10)
 async def test_log_probabilities_come_out_once_for_every_token(tokenizer, form, text, sizes):
     ids = ids_of(tokenizer, text)
     sink, _ = run(tokenizer, ids, sizes, TextOptions(logprobs=True, form=form))

@@ -6,7 +6,7 @@ import random
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from smg.errors import WorkerUnavailable
@@ -16,6 +16,7 @@ from smg.policies.prefix_hash import PrefixHash
 from smg.policies.ring import Ring
 from smg.settings import RoutingSettings
 from smg.types.worker import WorkerSnapshot
+from tests.examples import examples
 from tests.unit.smg.policies.fleet import Fleet
 
 KEYS = [f"key-{number}".encode() for number in range(1000)]
@@ -34,7 +35,7 @@ def hashing(**fields) -> ConsistentHashing:
     return ConsistentHashing(RoutingSettings(**fields), random.Random(1))
 
 
-@settings(max_examples=25, deadline=None)
+@examples(7)
 @given(size=st.integers(2, 40), seed=st.integers(0, 1000))
 def test_a_worker_that_comes_takes_its_share_and_moves_nothing_else(size, seed):
     names = random.Random(seed).sample(range(10_000), size + 1)
@@ -47,7 +48,7 @@ def test_a_worker_that_comes_takes_its_share_and_moves_nothing_else(size, seed):
     assert len(moved) <= len(KEYS) / size * 1.5 + 20
 
 
-@settings(max_examples=25, deadline=None)
+@examples(7)
 @given(size=st.integers(2, 40), seed=st.integers(0, 1000))
 def test_a_worker_that_goes_moves_only_its_own_keys_which_return_with_it(size, seed):
     rng = random.Random(seed)

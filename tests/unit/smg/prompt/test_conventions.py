@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ ALL_ROLES = {"system", "developer", "user", "assistant", "tool"}
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": {"ü": 1}}}
 
 
+@cache
 def found(source: str) -> Conventions:
     return conventions_of(ChatTemplate(source), {"bos_token": "<s>", "eos_token": "</s>"}, max_seconds=5)
 

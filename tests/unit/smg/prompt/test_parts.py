@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Regex, pre_tokenizers
 
 from smg.prompt import split_kinds
 from smg.prompt.builder import PromptBuilder
 from smg.prompt.parts import SafeCuts
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +31,7 @@ def builder(tokenizer_dir: Path) -> PromptBuilder:
 
 
 @given(TEXTS)
-@settings(max_examples=200)
+@examples(50)
 def test_parts_make_the_text_again(text: str) -> None:
     parts = list(SafeCuts(["<b>"], part_chars=3).parts(text))
     assert "".join(parts) == text
@@ -38,7 +39,7 @@ def test_parts_make_the_text_again(text: str) -> None:
 
 
 @given(TEXTS)
-@settings(max_examples=200)
+@examples(50)
 def test_parts_encode_as_the_whole(builder: PromptBuilder, text: str) -> None:
     parts = SafeCuts([], part_chars=3).parts(text)
     assert b"".join(map(builder.tokenizer.encode, parts)) == builder.tokenizer.encode(text)
@@ -63,7 +64,7 @@ def words(regexes: tuple[str, ...], text: str) -> list[str]:
     ids=["gpt2", "llama3", "qwen2", "qwen3.5", "o200k", "deepseek3"],
 )
 @given(text=TEXTS)
-@settings(max_examples=150)
+@examples(38)
 def test_no_kind_of_pre_tokenizer_has_a_word_across_a_cut(regexes: tuple[str, ...], text: str) -> None:
     parts = SafeCuts([], part_chars=2).parts(text)
     assert [word for part in parts for word in words(regexes, part)] == words(regexes, text)

@@ -13,11 +13,13 @@ from prometheus_client import CollectorRegistry
 from smg.errors import EngineError
 from smg.parsers.events import Content
 from smg.pipelines.catalog import ModelCatalog
+from smg.pipelines.conversations import Conversations
 from smg.pipelines.formats import FormatSettings
 from smg.pipelines.meter import Meters
 from smg.pipelines.sinks import AnswerHead, ChoiceFinish, UsageCounter
 from smg.services.server import GrpcParts, GrpcServer
 from smg.settings import ListenerSettings
+from smg.storage.none import NoStore
 from smg.telemetry.metrics import RouterMetrics
 from smg.types.callers import CallerDirectory
 from smg.workers.base import Worker
@@ -168,6 +170,7 @@ async def router(*, script=say_hello, workers=1, api_key="", tenants=(), aliases
         registry=registry,
         callers=CallerDirectory(api_key, tenants),
         meters=Meters(RouterMetrics(CollectorRegistry())),
+        conversations=Conversations(NoStore()),
         listener=listener_settings(**listener),
         observer=counts,
     )

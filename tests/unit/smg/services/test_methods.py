@@ -2,12 +2,25 @@
 
 import pytest
 
-from smg.services.methods import ADMIN_SERVICE, CHAT_SERVICE, METHODS, MODEL_SERVICE, ROUTES
+from smg.services.methods import (
+    ADMIN_SERVICE,
+    CHAT_SERVICE,
+    CONVERSATIONS_SERVICE,
+    METHODS,
+    MODEL_SERVICE,
+    ROUTES,
+)
 from smg_proto.admin.v1 import admin_pb2
 from smg_proto.chat.v1 import chat_pb2
 from smg_proto.model.v1 import model_pb2
+from smg_proto.responses.v1 import conversations_pb2
 
-FILES = {CHAT_SERVICE: chat_pb2, MODEL_SERVICE: model_pb2, ADMIN_SERVICE: admin_pb2}
+FILES = {
+    CHAT_SERVICE: chat_pb2,
+    MODEL_SERVICE: model_pb2,
+    ADMIN_SERVICE: admin_pb2,
+    CONVERSATIONS_SERVICE: conversations_pb2,
+}
 
 
 def test_the_table_has_the_methods_of_the_protocol_and_no_others():

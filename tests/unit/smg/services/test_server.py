@@ -31,6 +31,7 @@ async def test_reflection_lists_every_service():
             "smg.chat.v1.ChatService",
             "smg.model.v1.ModelService",
             "smg.admin.v1.AdminService",
+            "smg.responses.v1.ConversationsService",
             "grpc.health.v1.Health",
             "grpc.reflection.v1alpha.ServerReflection",
         }

@@ -75,7 +75,7 @@ def test_a_schema_with_an_end_is_taken(schema):
 
 
 @pytest.mark.parametrize("wrap", [lambda ref: ref, lambda ref: {"allOf": [ref]}], ids=["refs", "allOf"])
-@pytest.mark.parametrize("length", [10, 1500, 50_000])
+@pytest.mark.parametrize("length", [10, 1500, 15_000])
 def test_long_chains_of_references_are_taken(wrap, length):
     chain = {f"a{n}": wrap({"$ref": f"#/$defs/a{n + 1}"}) for n in range(length)}
     text = json.dumps({"$defs": chain | {f"a{length}": {"type": "string"}}, "$ref": "#/$defs/a0"})

@@ -54,7 +54,7 @@ async def test_metadata_travels_as_headers():
 
 
 # Function-scoped fixtures are not used: hypothesis may run the whole body again.
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
     contents=st.lists(st.binary(max_size=60), max_size=6),
     data_sizes=st.lists(st.integers(1, 80), min_size=1, max_size=3),

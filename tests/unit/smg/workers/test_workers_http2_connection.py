@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from smg.errors import UNAVAILABLE
 from smg.workers.http2 import frames
+from tests.examples import examples
 from tests.unit.smg.workers.http2_peer import Peer, call, connected, goaway, prefixed, settings
 
 
@@ -79,7 +79,7 @@ async def test_a_body_that_must_wait_does_not_hold_up_a_short_one():
     assert body_of(transport.take_frames())[3] == prefixed(b"short")
 
 
-@hypothesis_settings(deadline=None, max_examples=40)
+@examples(10)
 @given(
     lengths=st.lists(st.integers(0, 200_000), min_size=1, max_size=4),
     updates=st.lists(st.tuples(st.sampled_from([0, 1, 3, 5, 7]), st.integers(1, 300_000)), max_size=20),

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from smg.parsers.tools.json_scan import MAX_DEPTH, JsonScanner, string_value
@@ -51,7 +51,6 @@ def is_json(text: str) -> bool:
     return True
 
 
-@settings(deadline=None)
 @given(VALUES, st.sampled_from([None, 0, 3]), st.booleans(), st.integers(1, 8))
 def test_a_value_is_taken_to_its_end_and_made_compact(
     value: Any, indent: int | None, escaped: bool, step: int
@@ -63,7 +62,6 @@ def test_a_value_is_taken_to_its_end_and_made_compact(
     assert out == json.dumps(value, separators=(",", ":"), ensure_ascii=escaped)
 
 
-@settings(deadline=None)
 @given(SOUP | PARTS, st.integers(1, 5))
 def test_it_accepts_what_json_accepts(text: str, step: int) -> None:
     scanner, _, taken = scan(text + " ", step)  # a number ends with what stands behind it

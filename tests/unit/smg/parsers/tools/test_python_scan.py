@@ -6,11 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from smg.parsers.tools.json_scan import MAX_DEPTH
 from smg.parsers.tools.python_scan import PythonScanner
+from tests.examples import examples
 
 VALUES = st.recursive(
     st.none()
@@ -32,7 +33,7 @@ def scan(text: str, step: int = 1000) -> tuple[str, str, bool]:
     return "".join(out), text[at:], scanner.is_done
 
 
-@settings(deadline=None, max_examples=100)
+@examples(25)
 @given(VALUES, st.integers(1, 5))
 def test_what_repr_writes_comes_back_as_json(value: Any, step: int) -> None:
     written, rest, is_done = scan(repr(value) + ",", step)

@@ -1,0 +1,1 @@
+"""The items of the Responses API: their shapes and rules, without I/O."""
