@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gateway.reply import Reply
     from gateway.request import HttpRequest
     from gateway.responses.conversations import ConversationHandlers
+    from gateway.responses.handlers import ResponseHandlers
     from gateway.status import StatusHandlers
 
     Handler = Callable[[HttpRequest, Reply], Awaitable[None]]
@@ -27,6 +28,10 @@ Access = Literal["open", "serving", "admin"]
 ROUTE_NAMES = (
     "chat",
     "completions",
+    "responses",
+    "response",
+    "response_cancel",
+    "response_input_items",
     "models",
     "model",
     "health",
@@ -71,12 +76,18 @@ def build_routes(
     status: StatusHandlers,
     admin: AdminHandlers,
     conversations: ConversationHandlers,
+    responses: ResponseHandlers,
 ) -> list[Route]:
     """The table."""
     one, items = "/v1/conversations/{id}", "/v1/conversations/{id}/items"
     return [
         Route("POST", "/v1/chat/completions", openai.chat, "chat", id_prefix="chatcmpl"),
         Route("POST", "/v1/completions", openai.completions, "completions", id_prefix="cmpl"),
+        Route("POST", "/v1/responses", responses.create, "responses", id_prefix="resp"),
+        Route("GET", "/v1/responses/{id}", responses.get, "response"),
+        Route("DELETE", "/v1/responses/{id}", responses.delete, "response"),
+        Route("POST", "/v1/responses/{id}/cancel", responses.cancel, "response_cancel"),
+        Route("GET", "/v1/responses/{id}/input_items", responses.input_items, "response_input_items"),
         Route("GET", "/v1/models", openai.models, "models", "open"),
         Route("GET", "/v1/models/{model*}", openai.model, "model", "open"),
         Route("GET", "/health", status.health, "health", "open"),

@@ -24,6 +24,7 @@ from gateway.edge.service import HttpEdgeService
 from gateway.listener import HttpListener, bind
 from gateway.openai.handlers import OpenAIHandlers
 from gateway.responses.conversations import ConversationHandlers
+from gateway.responses.handlers import ResponseHandlers
 from gateway.routes import ROUTE_NAMES, Route, RouteTable, build_routes
 from gateway.sse import KeepAlive
 from gateway.status import StatusHandlers
@@ -35,6 +36,9 @@ from smg.pipelines.conversations import Conversations
 from smg.pipelines.engine_call import EngineCall, RetryOptions
 from smg.pipelines.formats import FormatSettings
 from smg.pipelines.meter import Meters
+from smg.pipelines.response_history import ResponseHistory
+from smg.pipelines.responses import ResponseParts, ResponsesPipeline
+from smg.pipelines.stored_responses import StoredResponses
 from smg.policies import make_policy
 from smg.prompt.builder import PromptBuilder
 from smg.services.methods import ROUTES
@@ -144,8 +148,25 @@ class Router:
         self._meters = Meters(self._metrics)
         handlers = OpenAIHandlers(self._chat, self._completion, self.catalog, self._meters, self._keep_alive)
         self._conversations = Conversations(self.history)
+        self._stored = StoredResponses(self.history)
+        self._responses = ResponsesPipeline(self._response_parts(engine_call))
         return build_routes(
-            handlers, status, AdminHandlers(self.registry), ConversationHandlers(self._conversations)
+            handlers,
+            status,
+            AdminHandlers(self.registry),
+            ConversationHandlers(self._conversations),
+            ResponseHandlers(self._responses, self._stored, self._meters, self._keep_alive),
+        )
+
+    def _response_parts(self, engine_call: EngineCall) -> ResponseParts:
+        history = self._settings.history
+        return ResponseParts(
+            # A response holds one permit for all its turns.
+            turns=ChatPipeline(self.catalog, Admission(), engine_call),
+            admission=self.admission,
+            catalog=self.catalog,
+            history=ResponseHistory(self.history, history.history_max_chain, history.history_max_items),
+            store=self.history,
         )
 
     async def run(self, on_ready: Callable[[RouterAddresses], None], stop: asyncio.Event) -> None:

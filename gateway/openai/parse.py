@@ -15,6 +15,7 @@ from pydantic_core import from_json
 
 from gateway.openai.explain import explain, shown
 from gateway.openai.shapes import ChatShape, CompletionShape
+from gateway.responses.shapes import ResponseShape
 from smg.errors import MalformedRequest
 
 if TYPE_CHECKING:
@@ -26,7 +27,9 @@ ShapeT = TypeVar("ShapeT")
 # Above this, writing JSON is faster than looking for a few names in it.
 LONG_BODY_BYTES = 4096
 _QUOTED = {
-    name: f'"{name}"'.encode() for shape in (ChatShape, CompletionShape) for name in shape.__annotations__
+    name: f'"{name}"'.encode()
+    for shape in (ChatShape, CompletionShape, ResponseShape)
+    for name in shape.__annotations__
 }
 
 

@@ -1,0 +1,118 @@
+"""Handlers of /v1/responses: parse, run the pipeline, write what comes of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import orjson
+
+from gateway.openai.handlers import answer_headers, off_loop_if_long
+from gateway.openai.parse import parse_body
+from gateway.responses.request import response_request
+from gateway.responses.shapes import RESPONSE
+from gateway.responses.stream import SseOutlet
+from gateway.whole import JSON, answer, answer_json
+from smg.errors import SmgError
+
+if TYPE_CHECKING:
+    from gateway.reply import Reply
+    from gateway.request import HttpRequest
+    from gateway.sse import KeepAlive
+    from smg.pipelines.meter import Meters, RequestMeter
+    from smg.pipelines.responses import ResponsesPipeline
+    from smg.pipelines.stored_responses import StoredResponses
+    from smg_proto.responses.v1 import responses_pb2
+
+
+class _WholeFront:
+    """Waits for the whole response."""
+
+    outlet = None
+
+    def __init__(self) -> None:
+        self.worker_url = ""
+
+    def begin(self, worker_url: str) -> None:
+        """Note the worker."""
+        self.worker_url = worker_url
+
+
+class _StreamFront:
+    """Takes the events."""
+
+    def __init__(self, outlet: SseOutlet) -> None:
+        self.outlet = outlet
+
+    def begin(self, worker_url: str) -> None:
+        """Start the stream."""
+        self.outlet.begin(worker_url)
+
+
+class ResponseHandlers:
+    """The handlers and what they need."""
+
+    def __init__(
+        self, responses: ResponsesPipeline, stored: StoredResponses, meters: Meters, keep_alive: KeepAlive
+    ) -> None:
+        self._responses = responses
+        self._stored = stored
+        self._meters = meters
+        self._keep_alive = keep_alive
+
+    async def create(self, request: HttpRequest, reply: Reply) -> None:
+        """POST /v1/responses."""
+        message, stream = await off_loop_if_long(request, _message)
+        headers = answer_headers(request)
+        if not stream:
+            front = _WholeFront()
+            body = await self._responses.create(message, request.context, front, self._meter)
+            _, *routed = headers(front.worker_url)
+            answer(request, reply, 200, JSON, orjson.dumps(body), routed)
+            return
+        outlet = SseOutlet(reply, headers)
+        self._keep_alive.add(reply, outlet.begin)
+        try:
+            await self._responses.create(message, request.context, _StreamFront(outlet), self._meter)
+        except SmgError as error:
+            if not reply.is_started:
+                raise
+            outlet.fail(error)
+        else:
+            outlet.end()
+
+    async def get(self, request: HttpRequest, reply: Reply) -> None:
+        """GET /v1/responses/{id}."""
+        found = await self._stored.get(request.context.caller.tenant, request.parameters["id"])
+        answer(request, reply, 200, JSON, found.body_json.encode())
+
+    async def delete(self, request: HttpRequest, reply: Reply) -> None:
+        """DELETE /v1/responses/{id}."""
+        response_id = request.parameters["id"]
+        await self._stored.delete(request.context.caller.tenant, response_id)
+        answer_json(request, reply, {"id": response_id, "object": "response.deleted", "deleted": True})
+
+    async def cancel(self, request: HttpRequest, reply: Reply) -> None:
+        """POST /v1/responses/{id}/cancel."""
+        found = await self._stored.cancel(request.context.caller.tenant, request.parameters["id"])
+        answer(request, reply, 200, JSON, found.body_json.encode())
+
+    async def input_items(self, request: HttpRequest, reply: Reply) -> None:
+        """GET /v1/responses/{id}/input_items."""
+        found = await self._stored.get(request.context.caller.tenant, request.parameters["id"])
+        items = orjson.loads(found.input_json)
+        listed = {
+            "object": "list",
+            "data": items,
+            "first_id": items[0]["id"] if items else None,
+            "last_id": items[-1]["id"] if items else None,
+            "has_more": False,
+        }
+        answer_json(request, reply, listed)
+
+    def _meter(self) -> RequestMeter:
+        return self._meters.start("responses")
+
+
+def _message(request: HttpRequest) -> tuple[responses_pb2.ResponseRequest, bool]:
+    shape, data = parse_body(request, RESPONSE)
+    return response_request(shape, data), bool(shape.get("stream"))

@@ -1,0 +1,290 @@
+"""A response from request to answer: what was said before, turns of the chat pipeline, tools, and the store.
+
+A response is kept before its client is told of its end, so that the next request finds it. A client that leaves
+earlier ends the response: nothing of it is kept, and nothing is added to its conversation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+import orjson
+
+from smg.errors import EngineError, SmgError, StorageFailed
+from smg.pipelines.off_loop import off_loop
+from smg.pipelines.turn_sink import TurnSink
+from smg.responses.bodies import ResponseBody
+from smg.responses.conversation import ChatMessages
+from smg.responses.events import EventStream
+from smg.responses.kept import json_array, kept_input, kept_output
+from smg.responses.output import Output
+from smg.responses.request import read_request
+from smg.responses.text_format import chat_format
+from smg.responses.tool_choice import chat_choice
+from smg.responses.tools import client_tools
+from smg.responses.usage import UsageSum
+from smg.storage.records import StoredResponse
+from smg_proto.chat.v1 import chat_pb2, options_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from smg.pipelines.admission import Admission
+    from smg.pipelines.catalog import ModelCatalog
+    from smg.pipelines.chat import ChatPipeline
+    from smg.pipelines.meter import RequestMeter
+    from smg.pipelines.response_history import ResponseHistory
+    from smg.pipelines.sinks import AnswerHead
+    from smg.responses.events import Outlet
+    from smg.responses.request import ResponseCall
+    from smg.responses.shapes import Json
+    from smg.storage.base import HistoryStore
+    from smg.storage.records import StoredItem
+    from smg.types.context import RequestContext
+    from smg_proto.responses.v1 import responses_pb2
+
+RESPONSE_PREFIX = "resp_"
+
+
+class ResponseFront(Protocol):
+    """Who asked: what is told of the response while it comes about."""
+
+    @property
+    def outlet(self) -> Outlet | None:
+        """Where events go; None where only the whole response is wanted."""
+        ...
+
+    def begin(self, worker_url: str) -> None:
+        """The first event of the model is here. What fails before this is raised instead."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseParts:
+    """What responses are made with.
+
+    Attributes:
+        turns: answers one turn; it asks for no permit, the response has one for all its turns.
+        admission: bounds how many run.
+        catalog: the models.
+        history: reads what was said before.
+        store: keeps what has ended.
+    """
+
+    turns: ChatPipeline
+    admission: Admission
+    catalog: ModelCatalog
+    history: ResponseHistory
+    store: HistoryStore
+
+
+class ResponsesPipeline:
+    """Answers requests for responses."""
+
+    def __init__(
+        self,
+        parts: ResponseParts,
+        now: Callable[[], float] = time.time,  # noqa: TID251 - kept with what is stored
+    ) -> None:
+        """Args: now tells Unix time in seconds."""
+        self._parts = parts
+        self._now = now
+
+    async def create(
+        self,
+        message: responses_pb2.ResponseRequest,
+        context: RequestContext,
+        front: ResponseFront,
+        new_meter: Callable[[], RequestMeter],
+    ) -> Json:
+        """Answer a request. Cancelling ends it.
+
+        Args:
+            message: the request.
+            context: who asks.
+            front: told of what happens.
+            new_meter: makes a meter for each turn of the model.
+
+        Returns: the whole response object; the front has had its last event, if it wants events.
+
+        Raises:
+            SmgError: the request is refused or failed before the model's first event, or cannot be kept.
+        """
+        async with self._parts.admission.permit():
+            call = await off_loop(partial(read_request, message), size=message.ByteSize())
+            return await _Run(self._parts, call, context, front, new_meter, self._now).run()
+
+
+class _Run:
+    """One response."""
+
+    def __init__(
+        self,
+        parts: ResponseParts,
+        call: ResponseCall,
+        context: RequestContext,
+        front: ResponseFront,
+        new_meter: Callable[[], RequestMeter],
+        now: Callable[[], float],
+    ) -> None:
+        self._parts = parts
+        self._call = call
+        self._context = context
+        self._front = front
+        self._new_meter = new_meter
+        self._now = now
+        self._is_open = False
+        self._usage = UsageSum()
+        outlet = front.outlet
+        self._output = Output(
+            client_tools(call.tools),
+            EventStream(outlet) if outlet is not None else None,
+            with_encrypted=call.with_encrypted,
+        )
+        self._body = ResponseBody(call, RESPONSE_PREFIX + secrets.token_hex(24), int(now()))
+
+    async def run(self) -> Json:
+        """From the request to the last event."""
+        call, tenant = self._call, self._context.caller.tenant
+        await self._parts.catalog.resolve(call.message.model)
+        before = await self._parts.history.before(tenant, call)
+        kept = kept_input(call.items, self._body.created_at)
+        messages = ChatMessages()
+        if call.message.instructions:
+            messages.instruct(call.message.instructions)
+        messages.add(before)
+        messages.add(call.items)
+        ended = await self._turns(messages)
+        return await self._end(ended, kept)
+
+    async def _turns(self, messages: ChatMessages) -> Json:
+        """Turn after turn, until one ends the response. Returns how it ended."""
+        choice = chat_choice(self._call.tool_choice, self._output.toolbox)
+        number = 0
+        while True:
+            sink = TurnSink(self._output, self._opened, with_logprobs=self._call.with_logprobs)
+            failure = await self._turn(self._request(messages, choice, number), sink)
+            is_cut = sink.finish_reason == "length"
+            sink.turn.end(is_cut=is_cut, has_failed=failure is not None)
+            if failure is not None:
+                return _failed(failure)
+            head = sink.head
+            if head is not None:
+                counts = head.usage
+                self._usage.add(
+                    counts.prompt_tokens,
+                    counts.completion_tokens,
+                    counts.cached_tokens,
+                    counts.reasoning_tokens,
+                )
+            if is_cut:
+                return {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+            return {"status": "completed"}
+
+    async def _turn(self, request: chat_pb2.ChatRequest, sink: TurnSink) -> SmgError | None:
+        """One turn. Returns what it failed with, where the client must be told in an event.
+
+        Raises:
+            SmgError: it failed, and can be answered with the error alone.
+        """
+        is_first = not self._is_open
+        try:
+            await self._parts.turns.run(request, self._context, sink, self._new_meter())
+        except SmgError as error:
+            if not self._is_open:
+                raise
+            return error
+        if sink.error is not None and is_first and self._front.outlet is None:
+            raise sink.error
+        return sink.error
+
+    def _opened(self, head: AnswerHead) -> None:
+        """The model's first event: from here on everything is an event."""
+        if self._is_open:
+            return
+        self._is_open = True
+        self._front.begin(head.worker_url)
+        self._output.emit("response.created", {"response": self._body.begun()})
+        self._output.emit("response.in_progress", {"response": self._body.running()})
+
+    def _request(
+        self, messages: ChatMessages, choice: options_pb2.ToolChoice | None, number: int
+    ) -> chat_pb2.ChatRequest:
+        call, message = self._call, self._call.message
+        rid = message.request_id or self._body.id
+        request = chat_pb2.ChatRequest(
+            model=message.model,
+            messages=messages.messages,
+            sampling=message.sampling,
+            stream=self._front.outlet is not None,
+            tools=self._output.toolbox.functions,
+            tool_choice=choice,
+            response_format=chat_format(call.text),
+            rid=f"{rid}-{number}" if number else rid,
+        )
+        if call.with_logprobs:
+            request.logprobs = True
+            request.top_logprobs = message.top_logprobs
+        if message.HasField("parallel_tool_calls"):
+            request.parallel_tool_calls = message.parallel_tool_calls
+        if call.effort:
+            request.reasoning_effort = call.effort
+        if message.HasField("user"):
+            request.user = message.user
+        return request
+
+    async def _end(self, ended: Json, kept: Sequence[StoredItem]) -> Json:
+        """Keep the response, then tell its end."""
+        if self._front.outlet is None:
+            self._output.calls_last()
+        ended["usage"] = self._usage.shown()
+        full = self._full(ended)
+        if self._call.stores:
+            try:
+                await self._keep(full, kept)
+            except StorageFailed as error:
+                if self._front.outlet is None:
+                    raise
+                full = self._full({**ended, **_failed(error)})
+        stream = self._output.stream
+        if stream is not None:
+            stream.emit(f"response.{full['status']}", {"response": self._body.streamed(full)})
+            stream.outlet.flush()
+        return full
+
+    def _full(self, ended: Json) -> Json:
+        return self._body.full(ended, self._output.items, int(self._now()))
+
+    async def _keep(self, full: Json, kept: Sequence[StoredItem]) -> None:
+        """Keep the response and its part of the conversation, whole even if the client leaves meanwhile."""
+        message = self._call.message
+        conversation = message.conversation
+        items = [*kept, *kept_output(full["output"], self._body.created_at)] if conversation else ()
+        stored = StoredResponse(
+            self._body.id,
+            self._body.created_at,
+            orjson.dumps(full).decode(),
+            json_array(kept),
+            message.previous_response_id,
+            conversation,
+        )
+        writing = asyncio.ensure_future(
+            self._parts.store.put_response(self._context.caller.tenant, stored, items)
+        )
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            await asyncio.wait((writing,))
+            raise
+
+
+def _failed(error: SmgError) -> Json:
+    # What an engine says once it has begun comes over its stream; S1 calls that so.
+    code = "stream_error" if isinstance(error, EngineError) else error.code
+    told: dict[str, Any] = {"code": code, "message": error.message}
+    return {"status": "failed", "error": told}
