@@ -56,7 +56,7 @@ class OpenAIHandlers:
     async def chat(self, request: HttpRequest, reply: Reply) -> None:
         """POST /v1/chat/completions."""
         message = await off_loop_if_long(request, _chat_message)
-        headers = answer_headers(request)
+        headers = _answer_headers(request)
         meter = self._meters.start("chat")
         if not message.stream:
             sink = JsonChatSink(reply, headers, logprobs=message.logprobs)
@@ -72,7 +72,7 @@ class OpenAIHandlers:
     async def completions(self, request: HttpRequest, reply: Reply) -> None:
         """POST /v1/completions."""
         message = await off_loop_if_long(request, _completion_message)
-        headers = answer_headers(request)
+        headers = _answer_headers(request)
         meter = self._meters.start("completions")
         if not message.stream:
             sink = JsonCompletionSink(reply, headers, logprobs=message.HasField("logprobs"))
@@ -152,9 +152,7 @@ def _id_header(request: HttpRequest) -> list[Header]:
     return [(b"x-request-id", request.context.request_id.encode())]
 
 
-def answer_headers(request: HttpRequest) -> Callable[[str], list[Header]]:
-    """Makes the headers of an answer from the address of its worker: the request's id first."""
-
+def _answer_headers(request: HttpRequest) -> Callable[[str], list[Header]]:
     def headers(worker_url: str) -> list[Header]:
         result = _id_header(request)
         if worker_url:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from gateway.openai.handlers import answer_headers, off_loop_if_long
+from gateway.openai.handlers import off_loop_if_long
 from gateway.openai.parse import parse_body
 from gateway.responses.request import response_request
 from gateway.responses.shapes import RESPONSE
@@ -29,12 +29,8 @@ class _WholeFront:
 
     outlet = None
 
-    def __init__(self) -> None:
-        self.worker_url = ""
-
-    def begin(self, worker_url: str) -> None:
-        """Note the worker."""
-        self.worker_url = worker_url
+    def begin(self) -> None:
+        """Nothing is sent before the end."""
 
 
 class _StreamFront:
@@ -43,9 +39,9 @@ class _StreamFront:
     def __init__(self, outlet: SseOutlet) -> None:
         self.outlet = outlet
 
-    def begin(self, worker_url: str) -> None:
+    def begin(self) -> None:
         """Start the stream."""
-        self.outlet.begin(worker_url)
+        self.outlet.begin()
 
 
 class ResponseHandlers:
@@ -62,14 +58,12 @@ class ResponseHandlers:
     async def create(self, request: HttpRequest, reply: Reply) -> None:
         """POST /v1/responses."""
         message, stream = await off_loop_if_long(request, _message)
-        headers = answer_headers(request)
         if not stream:
-            front = _WholeFront()
-            body = await self._responses.create(message, request.context, front, self._meter)
-            _, *routed = headers(front.worker_url)
-            answer(request, reply, 200, JSON, orjson.dumps(body), routed)
+            body = await self._responses.create(message, request.context, _WholeFront(), self._meter)
+            answer(request, reply, 200, JSON, orjson.dumps(body))
             return
-        outlet = SseOutlet(reply, headers)
+        # Turns may run on different workers: no header names one.
+        outlet = SseOutlet(reply, [(b"x-request-id", request.context.request_id.encode())])
         self._keep_alive.add(reply, outlet.begin)
         try:
             await self._responses.create(message, request.context, _StreamFront(outlet), self._meter)

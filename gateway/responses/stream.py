@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 class SseOutlet:
     """The events of one response, on their way to the client."""
 
-    def __init__(self, reply: Reply, headers: Callable[[str], list[Header]]) -> None:
-        """Args: headers makes the headers beside SSE's own from the worker's address."""
+    def __init__(self, reply: Reply, headers: list[Header]) -> None:
+        """Args: headers beside SSE's own."""
         self._reply = reply
         self._headers = headers
         self._frames: list[bytes] = []
         self._number = 0
 
-    def begin(self, worker_url: str = "") -> None:
+    def begin(self) -> None:
         """Start the stream: with the first event, or before it when a comment has to go out."""
         if not self._reply.is_started:
-            self._reply.start(200, [*HEADERS, *self._headers(worker_url)])
+            self._reply.start(200, [*HEADERS, *self._headers])
 
     def event(self, kind: str, number: int, data: bytes) -> None:
         """Gather an event."""

@@ -59,7 +59,7 @@ class ResponseFront(Protocol):
         """Where events go; None where only the whole response is wanted."""
         ...
 
-    def begin(self, worker_url: str) -> None:
+    def begin(self) -> None:
         """The first event of the model is here. What fails before this is raised instead."""
         ...
 
@@ -205,10 +205,11 @@ class _Run:
 
     def _opened(self, head: AnswerHead) -> None:
         """The model's first event: from here on everything is an event."""
+        del head
         if self._is_open:
             return
         self._is_open = True
-        self._front.begin(head.worker_url)
+        self._front.begin()
         self._output.emit("response.created", {"response": self._body.begun()})
         self._output.emit("response.in_progress", {"response": self._body.running()})
 

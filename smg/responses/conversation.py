@@ -33,6 +33,7 @@ _SILENT = frozenset(
     )
 )
 
+_DEVELOPER = "Developer instructions:\n"
 _CALLS = frozenset(("function_call", "custom_tool_call"))
 _UNFINISHED = frozenset(("incomplete", "in_progress"))
 
@@ -99,8 +100,13 @@ class ChatMessages:
 
     def _message(self, item: Json) -> None:
         role = item["role"]
-        message = message_pb2.ChatMessage(role=role)
         content: Any = item["content"]
+        if role == "developer":
+            # Templates seldom know the role; said in words, every model knows whose instructions these are.
+            role = "system"
+            text = content if isinstance(content, str) else "".join(map(_part_text, content))
+            content = _DEVELOPER + text
+        message = message_pb2.ChatMessage(role=role)
         if isinstance(content, str):
             message.text = content
         elif len(content) == 1 and content[0]["type"] not in MEDIA_PARTS:
