@@ -7,6 +7,7 @@ from typing import Any
 from gateway.openapi.admin_operations import ADMIN_TAG, admin_paths
 from gateway.openapi.conversation_operations import CONVERSATIONS_TAG, conversation_paths
 from gateway.openapi.requests import CHAT_REQUEST, COMPLETION_REQUEST
+from gateway.openapi.response_operations import RESPONSES_TAG, response_paths
 from gateway.openapi.responses import (
     WITH_BODY,
     WITH_ENGINE,
@@ -24,6 +25,7 @@ TAGS = [
     {"name": "inference", "description": "Text from models."},
     {"name": "models", "description": "Which models can be asked for."},
     {"name": "operation", "description": "For probes, scrapers and tools; without a key."},
+    RESPONSES_TAG,
     CONVERSATIONS_TAG,
     ADMIN_TAG,
 ]
@@ -97,6 +99,7 @@ def paths() -> Json:
                 {"200": response("The document.", {"application/json": {"schema": {"type": "object"}}})},
             )
         },
+        **response_paths(),
         **conversation_paths(),
         **admin_paths(),
     }

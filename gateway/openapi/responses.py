@@ -40,6 +40,7 @@ _CODED = {
     404: ("NotFound", "There is no such model."),
     409: ("Conflict", "The engine's state does not allow it."),
     413: ("ContentTooLarge", "The body has more bytes than the gateway allows."),
+    424: ("FailedDependency", "A declared MCP server cannot be reached."),
     429: ("TooManyRequests", "Over a limit: of the gateway, of the caller, or of the engine."),
     499: ("ClientClosedRequest", "The request was cancelled before it was answered."),
     500: ("InternalServerError", "A failure of the gateway or of the engine."),
