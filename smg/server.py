@@ -28,6 +28,11 @@ from gateway.responses.handlers import ResponseHandlers
 from gateway.routes import ROUTE_NAMES, Route, RouteTable, build_routes
 from gateway.sse import KeepAlive
 from gateway.status import StatusHandlers
+from smg.egress.guard import EgressGuard
+from smg.errors import BadConfiguration
+from smg.mcp.config import NO_SERVERS, read_config
+from smg.mcp.pool import SessionPool, check_installed
+from smg.mcp.values import McpLimits
 from smg.pipelines.admission import Admission
 from smg.pipelines.catalog import ModelCatalog
 from smg.pipelines.chat import ChatPipeline
@@ -55,9 +60,11 @@ from smg.workers.tokenizers import TokenizerStore
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from smg.mcp.config import ConfiguredServers
     from smg.settings import (
         AdmissionSettings,
         CallerSettings,
+        McpSettings,
         ModelSettings,
         RetrySettings,
         RouterSettings,
@@ -148,6 +155,7 @@ class Router:
         self._meters = Meters(self._metrics)
         handlers = OpenAIHandlers(self._chat, self._completion, self.catalog, self._meters, self._keep_alive)
         self._conversations = Conversations(self.history)
+        self._mcp_sessions = mcp_sessions(settings)
         self._stored = StoredResponses(self.history)
         self._responses = ResponsesPipeline(self._response_parts(engine_call))
         return build_routes(
@@ -167,6 +175,8 @@ class Router:
             catalog=self.catalog,
             history=ResponseHistory(self.history, history.history_max_chain, history.history_max_items),
             store=self.history,
+            sessions=self._mcp_sessions,
+            servers=mcp_servers(self._settings.mcp),
         )
 
     async def run(self, on_ready: Callable[[RouterAddresses], None], stop: asyncio.Event) -> None:
@@ -210,6 +220,7 @@ class Router:
             finally:
                 await self.registry.close()
                 await self._tokenizers.close()
+                await self._mcp_sessions.close()
                 await self.history.close()
 
     async def _drain(self, http: HttpListener, grpc: GrpcServer, serving: asyncio.Task[None]) -> None:
@@ -318,6 +329,42 @@ def admission_of(settings: AdmissionSettings) -> Admission:
     if limit < 0:
         limit = max(LEAST_REQUESTS, REQUESTS_PER_CORE * (os.cpu_count() or 1))
     return Admission(limit, settings.queue_size, settings.queue_timeout_secs)
+
+
+def mcp_sessions(settings: RouterSettings) -> SessionPool:
+    """Sessions with MCP servers, and where clients may send them."""
+    mcp = settings.mcp
+    decided = mcp.mcp_private_addresses
+    guard = EgressGuard(
+        "server_url",
+        allows_private=decided == "allow" or (decided == "auto" and not settings.callers.tenant_api_key),
+        allowed_hosts=mcp.mcp_allowed_hosts,
+    )
+    limits = McpLimits(
+        connect_timeout_s=mcp.mcp_connect_timeout_secs,
+        call_timeout_s=mcp.mcp_tool_timeout_secs,
+        max_result_bytes=mcp.mcp_max_result_bytes,
+        max_tools=mcp.mcp_max_tools,
+        max_sessions=mcp.mcp_max_sessions,
+        idle_s=mcp.mcp_idle_secs,
+    )
+    return SessionPool(limits, guard)
+
+
+def mcp_servers(settings: McpSettings) -> ConfiguredServers:
+    """The servers that the operator has named.
+
+    Raises:
+        BadConfiguration: the file cannot be used.
+        MissingPackage: the SDK is not installed.
+    """
+    if settings.mcp_config_path is None:
+        return NO_SERVERS
+    check_installed()
+    try:
+        return read_config(Path(settings.mcp_config_path))
+    except ValueError as error:
+        raise BadConfiguration(f"--mcp-config-path: {error}") from error
 
 
 def callers(settings: CallerSettings) -> CallerDirectory:

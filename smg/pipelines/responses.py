@@ -15,9 +15,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 
-from smg.errors import EngineError, SmgError, StorageFailed
+from smg.errors import EngineError, InvalidRequest, SmgError, StorageFailed
 from smg.pipelines.off_loop import off_loop
+from smg.pipelines.server_tools import ServerTools
+from smg.pipelines.tool_calls import MAX_CALLS, ToolCalls
 from smg.pipelines.turn_sink import TurnSink
+from smg.responses.approval import answered
 from smg.responses.bodies import ResponseBody
 from smg.responses.conversation import ChatMessages
 from smg.responses.events import EventStream
@@ -25,8 +28,9 @@ from smg.responses.kept import json_array, kept_input, kept_output
 from smg.responses.output import Output
 from smg.responses.request import read_request
 from smg.responses.text_format import chat_format
-from smg.responses.tool_choice import chat_choice
+from smg.responses.tool_choice import chat_choice, later_choice
 from smg.responses.tools import client_tools
+from smg.responses.turn import ServerCall
 from smg.responses.usage import UsageSum
 from smg.storage.records import StoredResponse
 from smg_proto.chat.v1 import chat_pb2, options_pb2
@@ -34,21 +38,33 @@ from smg_proto.chat.v1 import chat_pb2, options_pb2
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from smg.mcp.config import ConfiguredServers
+    from smg.mcp.pool import SessionPool
     from smg.pipelines.admission import Admission
     from smg.pipelines.catalog import ModelCatalog
     from smg.pipelines.chat import ChatPipeline
     from smg.pipelines.meter import RequestMeter
     from smg.pipelines.response_history import ResponseHistory
     from smg.pipelines.sinks import AnswerHead
+    from smg.pipelines.tool_calls import MadeCall
+    from smg.responses.approval import Approval
     from smg.responses.events import Outlet
     from smg.responses.request import ResponseCall
     from smg.responses.shapes import Json
+    from smg.responses.turn import Turn
     from smg.storage.base import HistoryStore
     from smg.storage.records import StoredItem
     from smg.types.context import RequestContext
     from smg_proto.responses.v1 import responses_pb2
 
 RESPONSE_PREFIX = "resp_"
+_EXCEEDED: Json = {
+    "status": "failed",
+    "error": {
+        "code": "max_tool_calls_exceeded",
+        "message": f"The model asked for more than {MAX_CALLS} tool calls, which no response may make.",
+    },
+}
 
 
 class ResponseFront(Protocol):
@@ -74,6 +90,8 @@ class ResponseParts:
         catalog: the models.
         history: reads what was said before.
         store: keeps what has ended.
+        sessions: with the servers of tools.
+        servers: that the operator has named.
     """
 
     turns: ChatPipeline
@@ -81,6 +99,8 @@ class ResponseParts:
     catalog: ModelCatalog
     history: ResponseHistory
     store: HistoryStore
+    sessions: SessionPool
+    servers: ConfiguredServers
 
 
 class ResponsesPipeline:
@@ -140,6 +160,7 @@ class _Run:
         self._now = now
         self._is_open = False
         self._usage = UsageSum()
+        self._lists: list[tuple[str, list[Json]]] = []
         outlet = front.outlet
         self._output = Output(
             client_tools(call.tools),
@@ -159,10 +180,45 @@ class _Run:
             messages.instruct(call.message.instructions)
         messages.add(before)
         messages.add(call.items)
-        ended = await self._turns(messages)
+        approvals = answered(before, call.items)
+        box = self._output.toolbox
+        async with ServerTools(self._parts.sessions, self._parts.servers, tenant, call.tools, box) as tools:
+            self._lists = tools.lists
+            limit = call.message.max_tool_calls if call.message.HasField("max_tool_calls") else None
+            calls = ToolCalls(self._output, tools, limit)
+            await self._approved(approvals, tools, calls, messages)
+            ended = await self._turns(messages, tools, calls)
         return await self._end(ended, kept)
 
-    async def _turns(self, messages: ChatMessages) -> Json:
+    async def _approved(
+        self, approvals: list[Approval], tools: ServerTools, calls: ToolCalls, messages: ChatMessages
+    ) -> None:
+        """Make the calls that were approved, and tell the model of those that were not.
+
+        Raises:
+            InvalidRequest: the request declares no tool of an approved call.
+        """
+        approved: list[ServerCall] = []
+        for request, is_given, reason in approvals:
+            name = tools.name_of(request["server_label"], request["name"])
+            if not is_given:
+                told = f"The user has declined this call{f': {reason}' if reason else ''}."
+                messages.answered_call(request["id"], name or request["name"], request["arguments"], told)
+            elif name is None:
+                raise InvalidRequest(
+                    f"input: tools has no {request['name'][:80]!r} of the server "
+                    f"{request['server_label'][:80]!r}, whose call was approved",
+                    param="tools",
+                )
+            else:
+                origin = self._output.toolbox.origin(name)
+                approved.append(ServerCall(request["id"], name, origin, request["arguments"]))
+        if approved:
+            self._opened(None)
+            made = await calls.make(approved, [call.call_id for call in approved])
+            _tell(messages, made)
+
+    async def _turns(self, messages: ChatMessages, tools: ServerTools, calls: ToolCalls) -> Json:
         """Turn after turn, until one ends the response. Returns how it ended."""
         choice = chat_choice(self._call.tool_choice, self._output.toolbox)
         number = 0
@@ -184,7 +240,24 @@ class _Run:
                 )
             if is_cut:
                 return {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
-            return {"status": "completed"}
+            if not await self._served(sink.turn, messages, tools, calls):
+                return (
+                    dict(_EXCEEDED)
+                    if calls.is_over and not calls.is_clients_limit
+                    else {"status": "completed"}
+                )
+            choice = later_choice(choice)
+            number += 1
+
+    async def _served(self, turn: Turn, messages: ChatMessages, tools: ServerTools, calls: ToolCalls) -> bool:
+        """Make the calls of a turn that are for servers. Returns whether the model gets another turn."""
+        asking = [call for call in turn.server_calls if tools.needs_approval(call.name)]
+        free = [call for call in turn.server_calls if not tools.needs_approval(call.name)]
+        if free:
+            messages.said(turn.reasoning_text, turn.message_text)
+            _tell(messages, await calls.make(free))
+        calls.ask(asking)
+        return bool(free) and not asking and not turn.has_client_calls and not calls.is_over
 
     async def _turn(self, request: chat_pb2.ChatRequest, sink: TurnSink) -> SmgError | None:
         """One turn. Returns what it failed with, where the client must be told in an event.
@@ -203,8 +276,8 @@ class _Run:
             raise sink.error
         return sink.error
 
-    def _opened(self, head: AnswerHead) -> None:
-        """The model's first event: from here on everything is an event."""
+    def _opened(self, head: AnswerHead | None) -> None:
+        """The first event of the model, or of a call that was approved: from here on everything is an event."""
         del head
         if self._is_open:
             return
@@ -212,6 +285,8 @@ class _Run:
         self._front.begin()
         self._output.emit("response.created", {"response": self._body.begun()})
         self._output.emit("response.in_progress", {"response": self._body.running()})
+        for label, tools in self._lists:
+            self._output.list_tools(label, tools)
 
     def _request(
         self, messages: ChatMessages, choice: options_pb2.ToolChoice | None, number: int
@@ -282,6 +357,12 @@ class _Run:
         except asyncio.CancelledError:
             await asyncio.wait((writing,))
             raise
+
+
+def _tell(messages: ChatMessages, made: list[MadeCall]) -> None:
+    """Tell the model what its calls have brought."""
+    for call, result in made:
+        messages.answered_call(call.call_id, call.name, call.arguments, result.content_json)
 
 
 def _failed(error: SmgError) -> Json:

@@ -70,6 +70,14 @@ class ChatMessages:
         for item in items:
             self._add(item)
 
+    def said(self, reasoning: str, text: str) -> None:
+        """What the model has said before the calls of a turn."""
+        if reasoning:
+            self._open = None
+            self._reasoning.append(reasoning)
+        if text:
+            self._add({"type": "message", "role": "assistant", "content": text})
+
     def answered_call(self, call_id: str, name: str, arguments: str, output: str) -> None:
         """A call that has its answer."""
         self._call(call_id, name, arguments)

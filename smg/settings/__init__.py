@@ -9,6 +9,7 @@ from smg.settings.faults import Fault, SettingsError
 from smg.settings.fields import Section, TenantKey
 from smg.settings.history import HistorySettings
 from smg.settings.load import Loaded, environment, load
+from smg.settings.mcp import McpSettings
 from smg.settings.options import Option, options_of
 from smg.settings.sections import (
     AdmissionSettings,
@@ -38,6 +39,7 @@ __all__ = [
     "CallerSettings",
     "TelemetrySettings",
     "HistorySettings",
+    "McpSettings",
     "EngineSettings",
     "Section",
     "TenantKey",

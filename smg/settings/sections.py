@@ -21,6 +21,7 @@ from smg.settings.fields import (
     setting,
 )
 from smg.settings.history import HistorySettings
+from smg.settings.mcp import McpSettings
 
 _MIB = 1024 * 1024
 
@@ -267,6 +268,7 @@ class RouterSettings(Section):
     callers: CallerSettings = Field(default_factory=CallerSettings)
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
     history: HistorySettings = Field(default_factory=HistorySettings)
+    mcp: McpSettings = Field(default_factory=McpSettings)
 
 
 class EngineSettings(Section):
