@@ -155,7 +155,7 @@ class Router:
         self._meters = Meters(self._metrics)
         handlers = OpenAIHandlers(self._chat, self._completion, self.catalog, self._meters, self._keep_alive)
         self._conversations = Conversations(self.history)
-        self._mcp_sessions = mcp_sessions(settings)
+        self.mcp_sessions = make_mcp_sessions(settings)
         self._stored = StoredResponses(self.history)
         self._responses = ResponsesPipeline(self._response_parts(engine_call))
         return build_routes(
@@ -175,7 +175,7 @@ class Router:
             catalog=self.catalog,
             history=ResponseHistory(self.history, history.history_max_chain, history.history_max_items),
             store=self.history,
-            sessions=self._mcp_sessions,
+            sessions=self.mcp_sessions,
             servers=mcp_servers(self._settings.mcp),
         )
 
@@ -220,7 +220,7 @@ class Router:
             finally:
                 await self.registry.close()
                 await self._tokenizers.close()
-                await self._mcp_sessions.close()
+                await self.mcp_sessions.close()
                 await self.history.close()
 
     async def _drain(self, http: HttpListener, grpc: GrpcServer, serving: asyncio.Task[None]) -> None:
@@ -331,7 +331,7 @@ def admission_of(settings: AdmissionSettings) -> Admission:
     return Admission(limit, settings.queue_size, settings.queue_timeout_secs)
 
 
-def mcp_sessions(settings: RouterSettings) -> SessionPool:
+def make_mcp_sessions(settings: RouterSettings) -> SessionPool:
     """Sessions with MCP servers, and where clients may send them."""
     mcp = settings.mcp
     decided = mcp.mcp_private_addresses

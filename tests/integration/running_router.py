@@ -13,6 +13,7 @@ from smg.settings import (
     CallerSettings,
     HistorySettings,
     ListenerSettings,
+    McpSettings,
     RouterSettings,
     RoutingSettings,
     WorkerSettings,
@@ -24,7 +25,7 @@ from smg_proto.model.v1 import model_pb2_grpc
 
 
 @asynccontextmanager
-async def running_router(*urls, callers=None, routing=None, history=None, **listener):
+async def running_router(*urls, callers=None, routing=None, history=None, mcp=None, **listener):
     """`.router`, `.http` and the stubs of the gRPC services; stopped at the end."""
     settings = RouterSettings(
         listener=ListenerSettings(
@@ -34,6 +35,7 @@ async def running_router(*urls, callers=None, routing=None, history=None, **list
         callers=CallerSettings(**(callers or {})),
         routing=RoutingSettings(**(routing or {})),
         history=HistorySettings(**(history or {})),
+        mcp=McpSettings(**(mcp or {})),
     )
     router, stop = Router(settings), asyncio.Event()
     ready = asyncio.get_running_loop().create_future()
