@@ -46,7 +46,9 @@ from smg.pipelines.responses import ResponseParts, ResponsesPipeline
 from smg.pipelines.stored_responses import StoredResponses
 from smg.policies import make_policy
 from smg.prompt.builder import PromptBuilder
-from smg.services.methods import ROUTES
+from smg.services.chat import StreamLimits
+from smg.services.methods import RESPONSES_SERVICE, ROUTES
+from smg.services.responses import ResponsesService
 from smg.services.server import GrpcParts, GrpcServer
 from smg.storage.open import make_store
 from smg.storage.upkeep import look_after
@@ -252,6 +254,11 @@ class Router:
         host = telemetry.prometheus_host or self._settings.listener.host
         return stack.enter_context(MetricsListener(self._prometheus, host, telemetry.prometheus_port)).port
 
+    def _responses_service(self) -> ResponsesService:
+        listener = self._settings.listener
+        limits = StreamLimits(listener.slow_reader_bytes, listener.slow_reader_secs)
+        return ResponsesService(self._responses, self._stored, self._meters, limits)
+
     def _grpc_parts(self) -> GrpcParts:
         return GrpcParts(
             chat=self._chat,
@@ -264,7 +271,10 @@ class Router:
             observer=self._metrics,
             id_keys=self._settings.telemetry.request_id_headers,
             conversations=self._conversations,
-            others={EDGE_SERVICE: HttpEdgeService(self.app).add_to},
+            others={
+                EDGE_SERVICE: HttpEdgeService(self.app).add_to,
+                RESPONSES_SERVICE: self._responses_service().add_to,
+            },
         )
 
 

@@ -18,11 +18,12 @@ CHAT_SERVICE = "smg.chat.v1.ChatService"
 MODEL_SERVICE = "smg.model.v1.ModelService"
 ADMIN_SERVICE = "smg.admin.v1.AdminService"
 CONVERSATIONS_SERVICE = "smg.responses.v1.ConversationsService"
+RESPONSES_SERVICE = "smg.responses.v1.ResponsesService"
 
 CHAT_ROUTE, COMPLETIONS_ROUTE = "grpc_chat", "grpc_completions"
 MODELS_ROUTE, ADMIN_ROUTE = "grpc_models", "grpc_admin"
-CONVERSATIONS_ROUTE = "grpc_conversations"
-ROUTES = (CHAT_ROUTE, COMPLETIONS_ROUTE, MODELS_ROUTE, ADMIN_ROUTE, CONVERSATIONS_ROUTE)
+CONVERSATIONS_ROUTE, RESPONSES_ROUTE = "grpc_conversations", "grpc_responses"
+ROUTES = (CHAT_ROUTE, COMPLETIONS_ROUTE, MODELS_ROUTE, ADMIN_ROUTE, CONVERSATIONS_ROUTE, RESPONSES_ROUTE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ _CHAT = Method(CHAT_ROUTE, "serving", "chatcmpl")
 _COMPLETIONS = Method(COMPLETIONS_ROUTE, "serving", "cmpl")
 _ADMIN = Method(ADMIN_ROUTE, "admin")
 _CONVERSATIONS = Method(CONVERSATIONS_ROUTE, "serving")
+_RESPONSES = Method(RESPONSES_ROUTE, "serving", "resp")
 
 METHODS: Mapping[str, Method] = MappingProxyType(
     {
@@ -59,6 +61,12 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         f"/{ADMIN_SERVICE}/RemoveWorker": _ADMIN,
         f"/{ADMIN_SERVICE}/FlushCaches": _ADMIN,
         f"/{ADMIN_SERVICE}/ListLoads": _ADMIN,
+        f"/{RESPONSES_SERVICE}/CreateResponse": _RESPONSES,
+        f"/{RESPONSES_SERVICE}/StreamResponse": _RESPONSES,
+        f"/{RESPONSES_SERVICE}/GetResponse": _RESPONSES,
+        f"/{RESPONSES_SERVICE}/DeleteResponse": _RESPONSES,
+        f"/{RESPONSES_SERVICE}/CancelResponse": _RESPONSES,
+        f"/{RESPONSES_SERVICE}/ListInputItems": _RESPONSES,
         f"/{CONVERSATIONS_SERVICE}/CreateConversation": _CONVERSATIONS,
         f"/{CONVERSATIONS_SERVICE}/GetConversation": _CONVERSATIONS,
         f"/{CONVERSATIONS_SERVICE}/UpdateConversation": _CONVERSATIONS,
