@@ -22,7 +22,7 @@ _NAMES = """
     jwt-role-mapping kv-connector-annotation kv-engine-id-annotation kv-index
     least-load-default-throughput least-load-kv-pressure-weight least-load-max-waiting-requests
     least-load-mean-prefill-tokens load-monitor-interval log-dir log-mm-timing max-background-responses
-    max-buffered-request-bytes mcp-config-path mesh-advertise-host mesh-host
+    max-buffered-request-bytes mesh-advertise-host mesh-host
     mesh-peer-urls mesh-port mesh-server-name mesh-tls-ca-cert mesh-tls-cert mesh-tls-key
     mm-allow-private-media-hosts mm-allowed-media-domains mm-per-request-image-limit mm-pixel-cache-mb
     mm-pixel-rdma mm-processing model-id-from multimodal-max-inflight-bytes multimodal-shm-min-bytes

@@ -174,13 +174,9 @@ class _Run:
         call, tenant = self._call, self._context.caller.tenant
         await self._parts.catalog.resolve(call.message.model)
         before = await self._parts.history.before(tenant, call)
-        kept = kept_input(call.items, self._body.created_at)
-        messages = ChatMessages()
-        if call.message.instructions:
-            messages.instruct(call.message.instructions)
-        messages.add(before)
-        messages.add(call.items)
-        approvals = answered(before, call.items)
+        # An item takes some microseconds, like a kilobyte of the request.
+        size = call.message.ByteSize() + 1000 * len(before)
+        kept, messages, approvals = await off_loop(partial(self._prepared, before), size=size)
         box = self._output.toolbox
         async with ServerTools(self._parts.sessions, self._parts.servers, tenant, call.tools, box) as tools:
             self._lists = tools.lists
@@ -189,6 +185,16 @@ class _Run:
             await self._approved(approvals, tools, calls, messages)
             ended = await self._turns(messages, tools, calls)
         return await self._end(ended, kept)
+
+    def _prepared(self, before: list[Json]) -> tuple[list[StoredItem], ChatMessages, list[Approval]]:
+        """What will be kept of the input, what the model is shown, and the answers to requests for approval."""
+        call = self._call
+        messages = ChatMessages()
+        if call.message.instructions:
+            messages.instruct(call.message.instructions)
+        messages.add(before)
+        messages.add(call.items)
+        return kept_input(call.items, self._body.created_at), messages, answered(before, call.items)
 
     async def _approved(
         self, approvals: list[Approval], tools: ServerTools, calls: ToolCalls, messages: ChatMessages
