@@ -10,9 +10,10 @@ from urllib.parse import parse_qs
 
 from pydantic_core import from_json
 
+from gateway.loads import loads_json
 from gateway.whole import answer_json
-from smg.errors import AlreadyExists, InvalidRequest, NotFound, SmgError
-from smg.services.admin import flush_all
+from smg.errors import AlreadyExists, InvalidRequest, NotFound, Overloaded, SmgError
+from smg.services.admin import MAX_LABEL_CHARS, check_labels, check_models, flush_all
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -22,14 +23,13 @@ if TYPE_CHECKING:
     from smg.workers.registered import RegisteredWorker
     from smg.workers.registry import WorkerRegistry
 
-MAX_LABELS = 64
-MAX_LABEL_CHARS = 256
 _CODES: tuple[tuple[type[SmgError], str], ...] = (
     (NotFound, "WORKER_NOT_FOUND"),
     (AlreadyExists, "WORKER_ALREADY_EXISTS"),
     (InvalidRequest, "BAD_REQUEST"),
+    (Overloaded, "TOO_MANY_WORKERS"),
 )
-_TRUE = ("1", "true", "yes")
+_FALSE = ("0", "false", "no")
 
 
 class AdminHandlers:
@@ -43,17 +43,27 @@ class AdminHandlers:
         workers = self._registry.workers()
         ready = sum(worker.is_ready for worker in workers)
         listed = [worker_json(worker) for worker in workers]
-        answer_json(request, reply, {"workers": listed, "total": len(workers), "stats": {"healthy": ready}})
+        # The original's counts of the kinds that it splits requests between; here all are of one kind.
+        stats = {
+            "healthy": ready,
+            "regular_count": len(workers),
+            "prefill_count": 0,
+            "decode_count": 0,
+        }
+        answer_json(request, reply, {"workers": listed, "total": len(workers), "stats": stats})
 
     async def add_worker(self, request: HttpRequest, reply: Reply) -> None:
-        """POST /workers: {"url", "labels"}. The worker is connected to in the background."""
+        """POST /workers: {"url", "labels", "models"}. The worker is connected to in the background."""
 
         async def add() -> None:
             body = _object(request)
             url = body.get("url")
             if not isinstance(url, str):
                 raise InvalidRequest("url is missing; it must be a string such as grpc://host:port")
-            worker = self._registry.add(url, _labels(body))
+            kind = body.get("worker_type") or "regular"
+            if kind != "regular":
+                raise InvalidRequest(f"worker_type is {str(kind)[:40]!r}; only 'regular' is served")
+            worker = self._registry.add(url, _labels(body), only_models=_models(body))
             location = f"/workers/{worker.id}"
             accepted = {"status": "accepted", "worker_id": worker.id, "url": worker.url, "location": location}
             message = "the worker is connected to in the background"
@@ -71,21 +81,29 @@ class AdminHandlers:
         await _telling_errors(request, reply, get)
 
     async def update_worker(self, request: HttpRequest, reply: Reply) -> None:
-        """PUT /workers/{id}: {"labels"} in place of those it has."""
+        """PUT /workers/{id}: {"labels"} in place of those it has, {"draining"} to take it out of service or back."""
 
         async def update() -> None:
             worker_id = request.parameters["id"]
-            self._registry.relabel(worker_id, _labels(_object(request)))
+            self._registry.worker(worker_id)
+            body = _object(request)
+            draining = body.get("draining")
+            if draining not in (None, True, False):
+                raise InvalidRequest("draining must be true or false")
+            if "labels" in body:
+                self._registry.relabel(worker_id, _labels(body))
+            if draining is not None:
+                self._registry.drain(worker_id, is_draining=draining)
             answer_json(request, reply, {"status": "accepted", "worker_id": worker_id}, 202)
 
         await _telling_errors(request, reply, update)
 
     async def remove_worker(self, request: HttpRequest, reply: Reply) -> None:
-        """DELETE /workers/{id}, with ?drain=true when its running work has ended."""
+        """DELETE /workers/{id}: when its running work has ended, or with ?drain=false at once."""
 
         async def remove() -> None:
             worker_id = request.parameters["id"]
-            drain = parse_qs(request.query).get("drain", [""])[0].lower() in _TRUE
+            drain = parse_qs(request.query).get("drain", [""])[0].lower() not in _FALSE
             self._registry.remove(worker_id, drain=drain)
             message = "it goes when its running work has ended" if drain else "it is gone"
             answer_json(
@@ -103,6 +121,10 @@ class AdminHandlers:
             "status": "partial_success" if failed else "success",
             "message": f"flushed the caches of {flushed} of {len(outcomes)} workers",
             "workers_flushed": flushed,
+            # The original tells by protocol.
+            "total_http_workers": 0,
+            "total_grpc_workers": len(outcomes),
+            "total_zmq_workers_skipped": 0,
             "total_workers": len(outcomes),
         }
         if failed:
@@ -111,13 +133,13 @@ class AdminHandlers:
 
     async def loads(self, request: HttpRequest, reply: Reply) -> None:
         """GET /get_loads, and /loads: what each worker does now."""
-        answer_json(request, reply, {"workers": [_load(worker) for worker in self._registry.workers()]})
+        answer_json(request, reply, loads_json(self._registry.workers()))
 
 
 def worker_json(worker: RegisteredWorker) -> dict[str, Any]:
     """A worker as operators see it."""
     description = worker.description
-    models = list(description.models) if description else []
+    models = worker.cards
     state = {"id": worker.id, "url": worker.url}
     if models:
         state["model_id"] = models[0].id
@@ -137,23 +159,13 @@ def worker_json(worker: RegisteredWorker) -> dict[str, Any]:
         "protocol": worker.protocol,
         "runtime_type": description.engine if description else "unspecified",
         "labels": dict(worker.labels),
+        "origin": worker.origin,
         "is_healthy": worker.is_ready,
         "status": worker.state.value,
         "reason": worker.reason,
+        "circuit_breaker": worker.breaker.state.value,
         "load": worker.inflight_requests,
         "added_at": worker.added_at.isoformat(),
-    }
-
-
-def _load(worker: RegisteredWorker) -> dict[str, Any]:
-    load = worker.load
-    return {
-        "worker": worker.url,
-        "worker_id": worker.id,
-        "load": worker.inflight_requests,
-        "running": load.running,
-        "waiting": load.waiting,
-        "is_healthy": worker.is_ready,
     }
 
 
@@ -172,14 +184,24 @@ def _labels(body: dict[str, Any]) -> dict[str, str]:
     if not isinstance(labels, dict):
         raise InvalidRequest("labels must be an object of strings")
     items = cast("dict[str, Any]", labels)
-    if len(items) > MAX_LABELS:
-        raise InvalidRequest(f"labels has {len(items)} members; at most {MAX_LABELS} are allowed")
     for name, value in items.items():
-        if not isinstance(value, str) or max(len(name), len(value)) > MAX_LABEL_CHARS:
+        if not isinstance(value, str):
             raise InvalidRequest(
                 f"labels.{name[:40]} must be a string of at most {MAX_LABEL_CHARS} characters"
             )
+    check_labels(items)
     return items
+
+
+def _models(body: dict[str, Any]) -> list[str]:
+    models: Any = body.get("models") or []
+    if body.get("model_id"):
+        models = [body["model_id"]]
+    if not isinstance(models, list) or not all(isinstance(each, str) for each in cast("list[Any]", models)):
+        raise InvalidRequest("models must be an array of names")
+    names = cast("list[str]", models)
+    check_models(names)
+    return names
 
 
 async def _telling_errors(request: HttpRequest, reply: Reply, work: Callable[[], Awaitable[None]]) -> None:

@@ -14,18 +14,23 @@ from urllib.parse import unquote
 
 import httptools
 
+from gateway.cors import is_preflight
 from gateway.errors import error_answer
 from gateway.request import HttpRequest, request_context
+from smg.callers.audit import AdminCall
+from smg.callers.directory import check_role
 from smg.errors import BodyTooLarge, InternalError, MethodNotAllowed, SmgError, WorkerUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gateway.arriving import ArrivingRequest
+    from gateway.cors import Cors
     from gateway.reply import ExchangeReply
     from gateway.routes import Route, RouteTable
     from gateway.sse import KeepAlive
-    from smg.types.callers import CallerDirectory
+    from smg.callers.audit import AuditLog
+    from smg.callers.directory import CallerDirectory
     from smg.types.context import RequestContext
 
 logger = logging.getLogger(__name__)
@@ -65,6 +70,10 @@ class Observer(Protocol):
 class Connection(Protocol):
     """The connection, as far as an exchange sees it."""
 
+    def client(self) -> str:
+        """The address of the other side; empty when it is not known."""
+        ...
+
     def new_reply(self, max_held_bytes: int, on_drop: Callable[[], None]) -> ExchangeReply:
         """Where the exchange writes its answer.
 
@@ -93,13 +102,28 @@ class GatewayApp:
         keep_alive: KeepAlive,
         limits: Limits,
         observer: Observer,
+        audit: AuditLog | None = None,
+        cors: Cors | None = None,
     ) -> None:
+        """Build it.
+
+        Args:
+            routes: who answers what.
+            callers: who may ask.
+            keep_alive: keeps quiet streams open.
+            limits: what a client may cost.
+            observer: counts.
+            audit: told of every request for an operator's path; None tells nobody.
+            cors: which pages may ask from a browser; None says nothing to browsers.
+        """
+        self.cors = cors
         self.routes = routes
         self.callers = callers
+        self.audit = audit
         self.keep_alive = keep_alive
         self.limits = limits
         self.observer = observer
-        self.is_open = callers.is_open
+        self.tenant_header = callers.tenant_header.encode()
         # Running requests; the event loop itself does not keep a task alive.
         self.tasks: set[asyncio.Task[None]] = set()
 
@@ -151,15 +175,21 @@ class Exchange:
         app, request = self._app, self._request
         raw_path, self._query = _target(request.url)
         self._raw_path = raw_path
+        if app.cors is not None:
+            self.reply.extra_headers = app.cors.answer(request.headers.get(b"origin", b""))
         try:
             route, self._parameters = app.routes.find(request.method, raw_path)
-        except SmgError:
+        except SmgError as error:
             prefix = app.routes.id_prefix(raw_path)
             self._context = request_context(request.headers, app.limits.id_headers, prefix)
-            raise
+            if app.cors is None or not isinstance(error, MethodNotAllowed) or not is_preflight(request):
+                raise
+            app.cors.answer_preflight(request, self.reply, error.param or "")
+            self._end(200)
+            return
         self._route = route
         self._context = request_context(request.headers, app.limits.id_headers, route.id_prefix)
-        if not app.is_open and route.access != "open":
+        if route.access == "admin" or (app.callers.looks_at_serving and route.access == "serving"):
             self._identify(route)
         declared = request.headers.get(b"content-length")
         if declared is not None and (
@@ -229,6 +259,8 @@ class Exchange:
         app.observer.http_response(self._route.name if self._route is not None else "unknown", status)
         if app.limits.access_log:
             self._log(status)
+        if app.audit is not None and self._route is not None and self._route.access == "admin":
+            self._audit(app.audit, status, connection.client())
         if self._task is not None:
             app.tasks.discard(self._task)
         # We know the task that runs us, and the connection knows us: cycles, for which memory would wait.
@@ -244,6 +276,12 @@ class Exchange:
             "duration_ms": round((asyncio.get_running_loop().time() - self._started_at) * 1000, 1),
         }
         logger.info("request", extra=fields)
+
+    def _audit(self, audit: AuditLog, status: int, client: str) -> None:
+        method = self._request.method
+        outcome = "success" if status < 400 else "denied" if status in (401, 403) else "failed"
+        call = AdminCall(method, self._raw_path, client, status, outcome, _is_read(method))
+        audit.record(call, self._context)
 
     async def _answered(self, body: bytes) -> int:
         route, request, raw_path, reply = self._route, self._request, self._raw_path, self.reply
@@ -274,13 +312,15 @@ class Exchange:
         return reply.status
 
     def _identify(self, route: Route) -> None:
-        callers = self._app.callers
-        authorization = self._request.headers.get(b"authorization", b"").decode("latin-1")
+        app, headers = self._app, self._request.headers
+        authorization = headers.get(b"authorization", b"")
         if route.access == "admin":
-            caller = callers.identify_admin(authorization)
+            caller = app.callers.identify_admin(authorization)
         else:
-            caller = callers.identify(authorization)
+            caller = app.callers.identify(authorization, headers.get(app.tenant_header, b""))
         self._context = self._context._replace(caller=caller)
+        if route.access == "admin":
+            check_role(caller, is_read=_is_read(self._request.method))
 
     def _fail(self, error: SmgError) -> int:
         status, headers, body = error_answer(error)
@@ -294,6 +334,10 @@ class Exchange:
         self.reply.start(status, headers)
         self.reply.end(body)
         return status
+
+
+def _is_read(method: str) -> bool:
+    return method in ("GET", "HEAD")
 
 
 def _target(url: bytes) -> tuple[str, str]:

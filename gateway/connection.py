@@ -104,10 +104,21 @@ class HttpConnection(RequestReader):
             if current.is_complete:
                 self._next()
 
+    def client(self) -> str:
+        """The address of the other side; empty when it is not known."""
+        peer: tuple[str, int] | None = self._transport.get_extra_info("peername")
+        if not peer:
+            return ""
+        return f"[{peer[0]}]:{peer[1]}" if ":" in peer[0] else f"{peer[0]}:{peer[1]}"
+
     def close(self) -> None:
         """Close when the client has read what was written, or has had its time."""
         self._idle_ticks = 0
         self._transport.close()
+
+    def is_closing(self) -> bool:
+        """Nothing more is read or answered."""
+        return self._transport.is_closing()
 
     def abort(self) -> None:
         """Close now."""

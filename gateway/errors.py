@@ -2,8 +2,9 @@
 
 Shape and rule faults: {"error": {"message", "type": "invalid_request_error", "code"}}, the code being
 "json_parse_error" or the number 400. Everything else: {"error": {"type": reason phrase, "code", "message",
-"param"}}, with the code repeated in the X-SMG-Error-Code header. `param` is null by the API's definition; the
-message names the field, and gRPC callers find it in ApiError.param.
+"param"}}, with the code repeated in the X-SMG-Error-Code header. An unknown API key gets no body; what the control
+plane refuses is told in plain text. `param` is null by the API's definition; the message names the field, and gRPC
+callers find it in ApiError.param.
 """
 
 from __future__ import annotations
@@ -12,18 +13,24 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from smg.errors import InvalidRequest, Unauthenticated
+from smg.errors import ControlPlaneDenied, ControlPlaneUnauthenticated, InvalidRequest, Unauthenticated
 
 if TYPE_CHECKING:
     from gateway.reply import Header
     from smg.errors import SmgError
 
 JSON: Header = (b"content-type", b"application/json")
+_TEXT: Header = (b"content-type", b"text/plain; charset=utf-8")
+_CONTROL_PLANE: Header = (b"www-authenticate", b'Bearer realm="control-plane"')
 
 
 def error_answer(error: SmgError) -> tuple[int, list[Header], bytes]:
     """Status, headers and body of an error."""
     status = error.status
+    if isinstance(error, ControlPlaneUnauthenticated):
+        return status, [_TEXT, _CONTROL_PLANE], error.message.encode()
+    if isinstance(error, ControlPlaneDenied):
+        return status, [_TEXT], error.message.encode()
     if isinstance(error, Unauthenticated):
         return status, [], b""
     headers: list[Header] = [JSON]

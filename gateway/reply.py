@@ -52,6 +52,8 @@ class ExchangeReply(Reply, Protocol):
     status: int
     is_ended: bool
     is_too_slow: bool
+    extra_headers: Sequence[Header]
+    """Headers of the answer beside those that its handler sets."""
 
     def close(self) -> None:
         """Forget the client; nothing more is sent."""
@@ -98,13 +100,14 @@ class HttpReply:
     """
 
     __slots__ = (
-        "status", "is_started", "is_ended", "is_dropped", "is_too_slow", "idle_ticks",
+        "status", "extra_headers", "is_started", "is_ended", "is_dropped", "is_too_slow", "idle_ticks",
         "_outlet", "_send", "_max_held_bytes", "_on_drop", "_lines", "_is_flowing", "_is_chunked", "_missing",
         "_held", "_held_bytes", "_drained", "_waiting",
     )  # fmt: skip
 
     def __init__(self, outlet: Outlet, max_held_bytes: int, on_drop: Callable[[], None]) -> None:
         self.status = 0
+        self.extra_headers: Sequence[Header] = ()
         self.is_started = self.is_ended = self.is_dropped = self.is_too_slow = False
         self.idle_ticks = 0
         self._outlet = outlet
@@ -127,7 +130,7 @@ class HttpReply:
         Raises:
             ValueError: a header holds a line break.
         """
-        self._lines = header_lines(headers)
+        self._lines = header_lines([*headers, *self.extra_headers] if self.extra_headers else headers)
         self._missing = content_length(headers)
         self.is_started = True
         self.status = status

@@ -59,7 +59,7 @@ class Route:
         path: a segment in braces matches one segment, percent-decoded; a last one with a star matches the rest.
         handler: answers it.
         name: short name for metrics.
-        access: who may call: "open" to anybody, "serving" with any configured key, "admin" with the gateway's own.
+        access: who may call: "open" to anybody, "serving" and "admin" by the rules of smg/callers/directory.py.
         id_prefix: prefix of request ids that the gateway makes.
     """
 

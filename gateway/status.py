@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from gateway.whole import TEXT, answer, answer_json
+import orjson
+
+from gateway.whole import JSON, TEXT, answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -12,6 +14,17 @@ if TYPE_CHECKING:
     from gateway.reply import Reply
     from gateway.request import HttpRequest
     from smg.workers.registry import WorkerRegistry
+
+
+class ProbeAnswer(NamedTuple):
+    """What a probe is answered."""
+
+    status: int
+    content_type: bytes
+    body: bytes
+
+
+LIVES = ProbeAnswer(200, TEXT, b"OK")
 
 
 class StatusHandlers:
@@ -39,17 +52,24 @@ class StatusHandlers:
 
     async def liveness(self, request: HttpRequest, reply: Reply) -> None:
         """GET /liveness: the process answers."""
-        answer(request, reply, 200, TEXT, b"OK")
+        answer(request, reply, *LIVES)
 
     async def health(self, request: HttpRequest, reply: Reply) -> None:
         """GET /health: the process answers and serves."""
-        if self._is_draining():
-            answer(request, reply, 503, TEXT, b"draining")
-        else:
-            answer(request, reply, 200, TEXT, b"OK")
+        answer(request, reply, *self._health())
 
     async def readiness(self, request: HttpRequest, reply: Reply) -> None:
         """GET /readiness: at least one worker takes work, and we are not shutting down."""
+        answer(request, reply, *self._readiness())
+
+    def probes(self) -> dict[str, ProbeAnswer]:
+        """What each path answers now."""
+        return {"/liveness": LIVES, "/health": self._health(), "/readiness": self._readiness()}
+
+    def _health(self) -> ProbeAnswer:
+        return ProbeAnswer(503, TEXT, b"draining") if self._is_draining() else LIVES
+
+    def _readiness(self) -> ProbeAnswer:
         workers = self._registry.workers()
         ready = sum(worker.is_ready for worker in workers)
         why_not = self._why_not(ready)
@@ -58,7 +78,7 @@ class StatusHandlers:
             told = {"status": "not ready", "reason": why_not}
         else:
             told = {"status": "ready", "healthy_workers": ready, "total_workers": len(workers)}
-        answer_json(request, reply, told, 503 if why_not else 200)
+        return ProbeAnswer(503 if why_not else 200, JSON, orjson.dumps(told))
 
     def _why_not(self, ready: int) -> str:
         if self._is_draining():

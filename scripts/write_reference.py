@@ -100,6 +100,8 @@ class SampleWorker:
     is_ready: bool = True
     inflight_requests: int = 0
     load: card_pb2.Load = field(default_factory=card_pb2.Load)
+    cb_state: int = 0
+    steps_per_second: float = 0.0
 
 
 def metrics_part() -> str:

@@ -18,6 +18,8 @@ def main(arguments: list[str]) -> int:
     command = parse_command(arguments)
     # OpenMP's spinning waits ruin a shared machine; it reads this when torch is imported.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # noqa: TID251 -- set for a library, not read
+    # A line for each router that fails to agree on TLS is too much.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # noqa: TID251 -- as above
     logging.basicConfig(
         level=command.log_level.upper(),
         stream=sys.stderr,
@@ -38,6 +40,7 @@ def main(arguments: list[str]) -> int:
                 limits=command.limits,
                 grace_s=command.grace_s,
                 on_ready=_announce,
+                tls=command.tls,
             )
         )
     except (CannotStart, CannotListen) as error:

@@ -14,6 +14,8 @@ from servicers.limits import MIB, SessionLimits
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from servicers.tls import TlsFiles
+
 
 @dataclass(frozen=True, slots=True)
 class Command:
@@ -26,6 +28,7 @@ class Command:
     log_level: str
     options: EngineOptions
     limits: SessionLimits
+    tls: TlsFiles | None
 
 
 class _Parser(argparse.ArgumentParser):
@@ -79,14 +82,31 @@ def parse_command(arguments: Sequence[str]) -> Command:
         max_unsent_events=given.max_unsent_events,
         max_unsent_bytes=given.max_unsent_mb * MIB,
     )
-    return Command(given.engine, given.host, given.port, given.grace_secs, given.log_level, options, limits)
+    tls = _tls_files(parser, given)
+    return Command(
+        given.engine, given.host, given.port, given.grace_secs, given.log_level, options, limits, tls
+    )
+
+
+def _tls_files(parser: _Parser, given: argparse.Namespace) -> TlsFiles | None:
+    certificate, key, authorities = given.tls_cert_path, given.tls_key_path, given.tls_client_ca_paths
+    if (certificate is None) != (key is None):
+        parser.error("--tls-cert-path and --tls-key-path belong together; one of them is missing")
+    if certificate is None:
+        if authorities:
+            parser.error("--tls-client-ca-paths needs --tls-cert-path and --tls-key-path")
+        return None
+    # gRPC is loaded when it is needed: the help should come at once.
+    from servicers.tls import TlsFiles
+
+    return TlsFiles(certificate, key, tuple(authorities))
 
 
 def _new_parser() -> _Parser:
     parser = _Parser(
         prog="smg worker",
         allow_abbrev=False,
-        description="Serve one engine by gRPC (smg.engine.v1). Prints `ready grpc://HOST:PORT` when it serves.",
+        description="Serve one engine by gRPC (smg.engine.v1). Prints `ready grpc://HOST:PORT` (grpcs:// with a certificate) when it serves.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     add = parser.add_argument
@@ -131,6 +151,10 @@ def _new_parser() -> _Parser:
         default="info",
         help="least level that is logged",
     )
+    add("--tls-cert-path", metavar="FILE", help="certificate, PEM with its chain: routers use grpcs:// then")
+    add("--tls-key-path", metavar="FILE", help="private key of that certificate, PEM")
+    add("--tls-client-ca-paths", nargs="+", action="extend", default=[], metavar="FILE",
+        help="authorities, PEM; routers must show a certificate that one of them signed")  # fmt: skip
     bounds = SessionLimits()
     add(
         "--max-sessions",

@@ -18,11 +18,13 @@ from grpc_reflection.v1alpha import reflection
 
 from servicers.limits import SessionLimits
 from servicers.session import SERVICE, EngineServicer
+from servicers.tls import HANDSHAKE_S, server_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from servicers.base import Engine
+    from servicers.tls import TlsFiles
 
 _log = logging.getLogger(__name__)
 
@@ -87,7 +89,12 @@ class _Parts:
 
 
 async def start_server(
-    engine: Engine, *, host: str = "127.0.0.1", port: int = 0, limits: SessionLimits | None = None
+    engine: Engine,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    limits: SessionLimits | None = None,
+    tls: TlsFiles | None = None,
 ) -> RunningServer:
     """Bind, start the engine, and serve.
 
@@ -96,15 +103,17 @@ async def start_server(
         host: address to listen on.
         port: 0 for a free one.
         limits: bounds of the sessions.
+        tls: None for no encryption.
 
     Raises:
         CannotListen: the address cannot be bound.
+        CannotStart: the engine cannot start, or a file for TLS cannot be used.
     """
     limits = limits or SessionLimits()
     server: grpc.aio.Server = cast("Any", grpc.aio).server(options=_options(limits))
     parts = _Parts(engine, limits)
     parts.add_to(server)
-    bound_port = _bind(server, host, port)
+    bound_port = _bind(server, host, port, tls)
     await parts.say(_NOT_SERVING)
     await server.start()
     try:
@@ -115,7 +124,9 @@ async def start_server(
         await engine.stop()
         raise
     await parts.say(_SERVING)
-    return RunningServer(f"grpc://{_host_in_url(host)}:{bound_port}", engine, server, parts)
+    return RunningServer(
+        f"{'grpcs' if tls else 'grpc'}://{_host_in_url(host)}:{bound_port}", engine, server, parts
+    )
 
 
 async def serve_until_signal(
@@ -126,6 +137,7 @@ async def serve_until_signal(
     limits: SessionLimits,
     grace_s: float,
     on_ready: Callable[[str], None],
+    tls: TlsFiles | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then drain. A second signal cuts the drain short.
 
@@ -134,7 +146,7 @@ async def serve_until_signal(
     """
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
-    starting = loop.create_task(start_server(engine, host=host, port=port, limits=limits))
+    starting = loop.create_task(start_server(engine, host=host, port=port, limits=limits, tls=tls))
 
     def on_signal() -> None:
         if stopping.is_set() and starting.done():
@@ -159,13 +171,16 @@ async def serve_until_signal(
         told_to_stop.cancel()
 
 
-def _bind(server: grpc.aio.Server, host: str, port: int) -> int:
+def _bind(server: grpc.aio.Server, host: str, port: int, tls: TlsFiles | None) -> int:
     address = f"{_host_in_url(host)}:{port}"
     # Asked first, because gRPC writes lines of its own about it to stderr.
     reason = _why_not(host, port)
     if reason:
         raise CannotListen(f"cannot listen on {address}: {reason}")
+    credentials = server_credentials(tls) if tls else None
     try:
+        if credentials:
+            return server.add_secure_port(address, credentials)
         return server.add_insecure_port(address)
     except RuntimeError as error:
         raise CannotListen(f"cannot listen on {address}: {error}") from error
@@ -188,6 +203,7 @@ def _options(limits: SessionLimits) -> list[tuple[str, int]]:
     return [
         ("grpc.max_receive_message_length", limits.max_message_bytes),
         ("grpc.max_send_message_length", limits.max_message_bytes),
+        ("grpc.server_handshake_timeout_ms", round(HANDSHAKE_S * 1000)),
         # A second server on the same port must fail, not share its connections.
         ("grpc.so_reuseport", 0),
         ("grpc.keepalive_time_ms", _KEEPALIVE_MS),

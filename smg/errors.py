@@ -7,7 +7,9 @@
     │   ├── InvalidInclude      400  a field that cannot be included        INVALID_ARGUMENT
     │   └── ItemTaken           400  the conversation has the item         INVALID_ARGUMENT
     ├── Unauthenticated         401  no key, or an unknown one             UNAUTHENTICATED
+    │   └── ControlPlaneUnauthenticated  the same, where only keys of the control plane open
     ├── PermissionDenied        403  a key without the right               PERMISSION_DENIED
+    │   └── ControlPlaneDenied  403  a control-plane key whose role is too low
     ├── NotFound                404  no such thing                         NOT_FOUND
     │   └── ModelNotFound       404  no worker serves the model            NOT_FOUND
     ├── MethodNotAllowed        405  wrong HTTP method                     UNIMPLEMENTED
@@ -20,7 +22,8 @@
     │   ├── StorageFailed       500  the history store does not answer     INTERNAL
     │   ├── MissingPackage           an extra is not installed; told at start, never to a caller
     │   ├── BadConfiguration         a file that a setting names is wrong; told at start, never to a caller
-    │   └── PortTaken                an address cannot be listened on; told at start, never to a caller
+    │   ├── PortTaken                an address cannot be listened on; told at start, never to a caller
+    │   └── BadTlsFile               a certificate or key cannot be used; told at start, never to a caller
     ├── Unsupported             501  not served here                       UNIMPLEMENTED
     ├── WorkerUnavailable       503  no worker can take it now             UNAVAILABLE
     ├── DeadlineExceeded        504  took too long                         DEADLINE_EXCEEDED
@@ -75,6 +78,7 @@ class SmgError(Exception):
     grpc_code: ClassVar[int] = INTERNAL
     is_retryable: ClassVar[bool] = False
     default_code: ClassVar[str] = "internal_error"
+    default_retry_after_s: ClassVar[int | None] = None
 
     def __init__(
         self,
@@ -88,7 +92,7 @@ class SmgError(Exception):
         self.message = message
         self.code = code or self.default_code
         self.param = param
-        self.retry_after_s = retry_after_s
+        self.retry_after_s = self.default_retry_after_s if retry_after_s is None else retry_after_s
 
     def about(self, subject: str) -> Self:
         """The same error with its subject before the message. A new one: an error may end several requests."""
@@ -167,12 +171,20 @@ class Unauthenticated(SmgError):
     default_code = "unauthenticated"
 
 
+class ControlPlaneUnauthenticated(Unauthenticated):
+    """No key of the control plane, or one that is not known there."""
+
+
 class PermissionDenied(SmgError):
     """A known key that lacks the right."""
 
     http_status = 403
     grpc_code = PERMISSION_DENIED
     default_code = "permission_denied"
+
+
+class ControlPlaneDenied(PermissionDenied):
+    """A key of the control plane whose role does not allow it."""
 
 
 class NotFound(SmgError):
@@ -266,6 +278,12 @@ class PortTaken(InternalError):
     default_code = "port_taken"
 
 
+class BadTlsFile(InternalError):
+    """A file for TLS cannot be used. Ends the start of the router; no caller ever sees it."""
+
+    default_code = "bad_tls_file"
+
+
 class Unsupported(SmgError):
     """A thing that is well formed and not served here."""
 
@@ -281,6 +299,8 @@ class WorkerUnavailable(SmgError):
     grpc_code = UNAVAILABLE
     is_retryable = True
     default_code = "no_available_workers"
+    # Connections and breakers change within about as long.
+    default_retry_after_s = 1
 
 
 class DeadlineExceeded(SmgError):

@@ -19,20 +19,20 @@ from typing import TYPE_CHECKING
 
 from gateway.admin import AdminHandlers
 from gateway.app import GatewayApp, Limits
+from gateway.cors import Cors
 from gateway.edge.service import SERVICE as EDGE_SERVICE
 from gateway.edge.service import HttpEdgeService
 from gateway.listener import HttpListener, bind
 from gateway.openai.handlers import OpenAIHandlers
+from gateway.probe_listener import ProbeListener
 from gateway.responses.conversations import ConversationHandlers
 from gateway.responses.handlers import ResponseHandlers
 from gateway.routes import ROUTE_NAMES, Route, RouteTable, build_routes
 from gateway.sse import KeepAlive
 from gateway.status import StatusHandlers
-from smg.egress.guard import EgressGuard
-from smg.errors import BadConfiguration
-from smg.mcp.config import NO_SERVERS, read_config
-from smg.mcp.pool import SessionPool, check_installed
-from smg.mcp.values import McpLimits
+from smg.callers.audit import AuditLog
+from smg.callers.directory import caller_directory
+from smg.mcp.open import make_sessions, read_servers
 from smg.pipelines.admission import Admission
 from smg.pipelines.catalog import ModelCatalog
 from smg.pipelines.chat import ChatPipeline
@@ -50,33 +50,39 @@ from smg.services.chat import StreamLimits
 from smg.services.methods import RESPONSES_SERVICE, ROUTES
 from smg.services.responses import ResponsesService
 from smg.services.server import GrpcParts, GrpcServer
+from smg.settings import environment
 from smg.storage.open import make_store
 from smg.storage.upkeep import look_after
 from smg.telemetry.exporter import MetricsListener, exposition, new_registry
 from smg.telemetry.metrics import RouterMetrics
-from smg.types.callers import CallerDirectory
+from smg.tls.listening import listening_tls
+from smg.tls.reloading import LOOK_S
+from smg.tls.worker import WorkerTls
+from smg.workers.breaker import BreakerOptions
+from smg.workers.discovery import make_sources
+from smg.workers.discovery.reconciler import Discovery
 from smg.workers.options import WorkerOptions
+from smg.workers.registered import SETTINGS
 from smg.workers.registry import WorkerRegistry
 from smg.workers.tokenizers import TokenizerStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from smg.mcp.config import ConfiguredServers
     from smg.settings import (
         AdmissionSettings,
-        CallerSettings,
-        McpSettings,
+        BreakerSettings,
         ModelSettings,
         RetrySettings,
         RouterSettings,
-        WorkerSettings,
     )
 
 logger = logging.getLogger(__name__)
 
 # Objects between two looks of the cycle collector. Python's 700 makes it look several times per request and find nothing.
 YOUNG_OBJECTS = 50_000
+# Policies that go by the loads of workers.
+LOAD_POLICIES = ("bucket", "cache_aware", "least_load", "power_of_two", "prefix_hash")
 REQUESTS_PER_CORE = 1024
 LEAST_REQUESTS = 4096
 
@@ -90,25 +96,37 @@ class RouterAddresses:
         port: HTTP port.
         grpc_port: gRPC port.
         metrics_port: port of the metrics listener; None when there is none of its own.
+        is_tls: HTTP and gRPC are encrypted.
     """
 
     host: str
     port: int
     grpc_port: int
     metrics_port: int | None = None
+    is_tls: bool = False
 
 
 class Router:
     """Everything between the clients' sockets and the workers' sessions."""
 
     def __init__(self, settings: RouterSettings) -> None:
+        """Build everything.
+
+        Raises:
+            BadTlsFile: a certificate, key or authority cannot be used.
+        """
         self._settings = settings
+        self._tls = listening_tls(settings.tls)
+        self._worker_tls = WorkerTls(settings.tls)
         self.is_draining = False
         self._prometheus = new_registry()
-        self.registry = WorkerRegistry(worker_options(settings.workers))
+        self.registry = WorkerRegistry(
+            worker_options(settings, self._worker_tls), breaker_options(settings.breaker)
+        )
         for url in settings.workers.worker_urls:
-            self.registry.add(url)
-        self._callers = callers(settings.callers)
+            self.registry.add(url, origin=SETTINGS)
+        self._callers = caller_directory(settings.callers)
+        self._audit = AuditLog() if settings.callers.control_plane_audit_enabled else None
         self._tokenizers = TokenizerStore(
             self.registry, tokenizer_dir(settings.models), cache_dir(settings.models)
         )
@@ -121,7 +139,8 @@ class Router:
         )
         self.history = make_store(settings.history)
         self._keep_alive = KeepAlive(settings.listener.sse_keepalive_secs)
-        status = StatusHandlers(
+        self.probe_port: int | None = None
+        status = self._status = StatusHandlers(
             self.registry,
             lambda: self.is_draining,
             lambda: self.catalog.is_prepared,
@@ -136,14 +155,22 @@ class Router:
             id_headers=tuple(name.encode() for name in settings.telemetry.request_id_headers),
             access_log=settings.telemetry.access_log,
         )
-        self.app = GatewayApp(RouteTable(routes), self._callers, self._keep_alive, limits, self._metrics)
+        self.app = GatewayApp(
+            RouteTable(routes),
+            self._callers,
+            self._keep_alive,
+            limits,
+            self._metrics,
+            self._audit,
+            Cors(listener.cors_allowed_origins) if listener.cors_allowed_origins else None,
+        )
 
     def _build(self, status: StatusHandlers) -> list[Route]:
         """The pipelines and the route table; the metrics need the table's names, the handlers need the metrics."""
         settings = self._settings
         self._metrics = RouterMetrics(self._prometheus, routes=(*ROUTE_NAMES, *ROUTES))
-        self._metrics.watch_workers(lambda: [each.worker for each in self.registry.workers() if each.worker])
-        self.registry.on_change(lambda: self._metrics.set_models(self.registry.models()))
+        self._metrics.watch_workers(self.registry.workers)
+        self.registry.on_change(once_a_turn(lambda: self._metrics.set_models(self.registry.models())))
         self.admission = admission_of(settings.admission)
         engine_call = EngineCall(
             self.registry,
@@ -157,7 +184,10 @@ class Router:
         self._meters = Meters(self._metrics)
         handlers = OpenAIHandlers(self._chat, self._completion, self.catalog, self._meters, self._keep_alive)
         self._conversations = Conversations(self.history)
-        self.mcp_sessions = make_mcp_sessions(settings)
+        self.mcp_sessions = make_sessions(
+            settings.mcp,
+            has_tenants=bool(settings.callers.tenant_api_key) or settings.callers.trust_tenant_header,
+        )
         self._stored = StoredResponses(self.history)
         self._responses = ResponsesPipeline(self._response_parts(engine_call))
         return build_routes(
@@ -178,7 +208,7 @@ class Router:
             history=ResponseHistory(self.history, history.history_max_chain, history.history_max_items),
             store=self.history,
             sessions=self.mcp_sessions,
-            servers=mcp_servers(self._settings.mcp),
+            servers=read_servers(self._settings.mcp),
         )
 
     async def run(self, on_ready: Callable[[RouterAddresses], None], stop: asyncio.Event) -> None:
@@ -193,7 +223,13 @@ class Router:
             bound = bind(host, settings.listener.port)
             stack.callback(bound.close)
             port: int = bound.getsockname()[1]
-            http = HttpListener(self.app, bound, settings.listener.idle_connection_timeout_secs)
+            http = HttpListener(
+                self.app,
+                bound,
+                settings.listener.idle_connection_timeout_secs,
+                self._tls,
+                settings.tls.tls_handshake_timeout_secs,
+            )
             grpc = GrpcServer(self._grpc_parts())
             grpc_port = await grpc.start(host, settings.listener.grpc_port)
             metrics_port = self._start_metrics(stack)
@@ -205,6 +241,9 @@ class Router:
                         group.create_task(self._preload()),
                         group.create_task(look_after(self.history, settings.history.history_retention_days)),
                         group.create_task(grpc.follow(self.registry)),
+                        group.create_task(self._keep_certificates()),
+                        *self._discover(group),
+                        *self._start_probes(group, stack),
                     ]
                     serving = group.create_task(http.run())
                     await http.wait_started()
@@ -212,7 +251,9 @@ class Router:
                     gc.collect()
                     gc.freeze()
                     gc.set_threshold(YOUNG_OBJECTS, 20, 20)
-                    on_ready(RouterAddresses(host, port, grpc_port, metrics_port))
+                    on_ready(
+                        RouterAddresses(host, port, grpc_port, metrics_port, is_tls=self._tls is not None)
+                    )
                     try:
                         await stop.wait()
                     finally:
@@ -247,6 +288,31 @@ class Router:
         finally:
             forget()
 
+    async def _keep_certificates(self) -> None:
+        """Look whether the files of TLS have changed, for as long as the router runs."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            for files in (self._tls, self._worker_tls.files):
+                if files is not None:
+                    await asyncio.to_thread(files.refresh)
+
+    def _discover(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        """Look for workers, where the settings name a way to."""
+        settings = self._settings
+        sources = make_sources(settings.discovery, environment(), settings.fleet.max_workers)
+        return [group.create_task(Discovery(self.registry, sources).run())] if sources else []
+
+    def _start_probes(
+        self, group: asyncio.TaskGroup, stack: contextlib.ExitStack
+    ) -> list[asyncio.Task[None]]:
+        port = self._settings.fleet.health_check_port
+        if port is None:
+            return []
+        listener = stack.enter_context(ProbeListener(self._status.probes, self._settings.listener.host, port))
+        self.probe_port = listener.port
+        logger.info("probes are answered on port %d, too", listener.port)
+        return [group.create_task(listener.follow())]
+
     def _start_metrics(self, stack: contextlib.ExitStack) -> int | None:
         telemetry = self._settings.telemetry
         if telemetry.prometheus_port is None:
@@ -271,6 +337,9 @@ class Router:
             observer=self._metrics,
             id_keys=self._settings.telemetry.request_id_headers,
             conversations=self._conversations,
+            audit=self._audit,
+            tls=self._tls,
+            handshake_s=self._settings.tls.tls_handshake_timeout_secs,
             others={
                 EDGE_SERVICE: HttpEdgeService(self.app).add_to,
                 RESPONSES_SERVICE: self._responses_service().add_to,
@@ -290,6 +359,7 @@ async def serve_router(
 
     Raises:
         PortTaken: an address cannot be listened on.
+        BadTlsFile: a certificate, key or authority cannot be used.
     """
     own_stop = stop is None
     stop = stop or asyncio.Event()
@@ -310,16 +380,61 @@ def _stop_on_signals(stop: asyncio.Event) -> None:
         loop.add_signal_handler(number, asked, number)
 
 
-def worker_options(settings: WorkerSettings) -> WorkerOptions:
+def worker_options(settings: RouterSettings, tls: WorkerTls | None = None) -> WorkerOptions:
     """How workers are connected to and watched."""
+    workers, fleet = settings.workers, settings.fleet
+    polls_loads = not fleet.disable_load_monitoring or settings.routing.policy in LOAD_POLICIES
     return WorkerOptions(
-        connect_timeout_s=settings.worker_connect_timeout_secs,
-        health_interval_s=settings.health_check_interval_secs,
-        health_timeout_s=settings.health_check_timeout_secs,
-        health_failures=settings.health_failure_threshold,
-        health_successes=settings.health_success_threshold,
-        wedge_s=settings.worker_wedge_secs,
+        connect_timeout_s=workers.worker_connect_timeout_secs,
+        health_interval_s=workers.health_check_interval_secs,
+        health_timeout_s=workers.health_check_timeout_secs,
+        health_failures=workers.health_failure_threshold,
+        health_successes=workers.health_success_threshold,
+        wedge_s=workers.worker_wedge_secs,
+        load_interval_s=fleet.load_monitor_interval if polls_loads else 0,
+        is_health_checked=not fleet.disable_health_check,
+        is_dp_aware=fleet.dp_aware,
+        max_workers=fleet.max_workers,
+        drain_s=fleet.worker_drain_timeout_secs,
+        tls=tls,
     )
+
+
+def breaker_options(settings: BreakerSettings) -> BreakerOptions:
+    """When workers that fail are left alone."""
+    return BreakerOptions(
+        failures=0 if settings.disable_circuit_breaker else settings.cb_failure_threshold,
+        successes=settings.cb_success_threshold,
+        open_s=settings.cb_timeout_duration_secs,
+        window_s=settings.cb_window_duration_secs,
+    )
+
+
+def once_a_turn(callback: Callable[[], None]) -> Callable[[], None]:
+    """A callback that is called once for all the calls of one turn of the event loop, at its end.
+
+    A thousand workers that connect at a time change the registry a thousand times.
+    """
+    is_due = False
+
+    def call() -> None:
+        nonlocal is_due
+        is_due = False
+        callback()
+
+    def called() -> None:
+        nonlocal is_due
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            # The router is being built.
+            callback()
+            return
+        if not is_due:
+            is_due = True
+            loop.call_soon(call)
+
+    return called
 
 
 def retry_options(settings: RetrySettings) -> RetryOptions:
@@ -339,50 +454,6 @@ def admission_of(settings: AdmissionSettings) -> Admission:
     if limit < 0:
         limit = max(LEAST_REQUESTS, REQUESTS_PER_CORE * (os.cpu_count() or 1))
     return Admission(limit, settings.queue_size, settings.queue_timeout_secs)
-
-
-def make_mcp_sessions(settings: RouterSettings) -> SessionPool:
-    """Sessions with MCP servers, and where clients may send them."""
-    mcp = settings.mcp
-    decided = mcp.mcp_private_addresses
-    guard = EgressGuard(
-        "server_url",
-        allows_private=decided == "allow" or (decided == "auto" and not settings.callers.tenant_api_key),
-        allowed_hosts=mcp.mcp_allowed_hosts,
-    )
-    limits = McpLimits(
-        connect_timeout_s=mcp.mcp_connect_timeout_secs,
-        call_timeout_s=mcp.mcp_tool_timeout_secs,
-        max_result_bytes=mcp.mcp_max_result_bytes,
-        max_tools=mcp.mcp_max_tools,
-        max_sessions=mcp.mcp_max_sessions,
-        idle_s=mcp.mcp_idle_secs,
-    )
-    return SessionPool(limits, guard)
-
-
-def mcp_servers(settings: McpSettings) -> ConfiguredServers:
-    """The servers that the operator has named.
-
-    Raises:
-        BadConfiguration: the file cannot be used.
-        MissingPackage: the SDK is not installed.
-    """
-    if settings.mcp_config_path is None:
-        return NO_SERVERS
-    check_installed()
-    try:
-        return read_config(Path(settings.mcp_config_path))
-    except ValueError as error:
-        raise BadConfiguration(f"--mcp-config-path: {error}") from error
-
-
-def callers(settings: CallerSettings) -> CallerDirectory:
-    """Who may call."""
-    return CallerDirectory(
-        settings.api_key.get_secret_value() if settings.api_key else "",
-        [(each.tenant, each.key.get_secret_value()) for each in settings.tenant_api_key],
-    )
 
 
 def tokenizer_dir(settings: ModelSettings) -> Path | None:

@@ -65,13 +65,13 @@ class EchoWorkers:
 
         Args:
             options: fields of servicers.base.EngineOptions; model_paths is the fixture's tokenizer and model_ids
-                is ("m",) unless given. `port` and `limits` go to the server.
+                is ("m",) unless given. `port`, `limits` and `tls` go to the server.
         """
         from servicers.base import EngineOptions
         from servicers.echo import create_engine
         from servicers.serve import start_server
 
-        server_options = {key: options.pop(key) for key in ("port", "limits") if key in options}
+        server_options = {key: options.pop(key) for key in ("port", "limits", "tls") if key in options}
         options.setdefault("model_paths", (str(self._tokenizer_dir),))
         options.setdefault("model_ids", ("m",))
         engine = create_engine(EngineOptions(**options))

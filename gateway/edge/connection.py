@@ -31,8 +31,14 @@ class EdgeConnection:
         is_cut: the answer was given up.
     """
 
-    def __init__(self, *, takes_body: bool) -> None:
-        """Args: takes_body: the request is not HEAD."""
+    def __init__(self, *, takes_body: bool, client: str = "") -> None:
+        """Set up.
+
+        Args:
+            takes_body: the request is not HEAD.
+            client: address that the call came from.
+        """
+        self._client = client
         self.reply: EdgeReply
         self.is_cut = False
         self._takes_body = takes_body
@@ -42,6 +48,10 @@ class EdgeConnection:
         """The answer's end on the exchange's side."""
         self.reply = EdgeReply(max_held_bytes, on_drop, takes_body=self._takes_body)
         return self.reply
+
+    def client(self) -> str:
+        """The address that the call came from: a proxy's, mostly."""
+        return self._client
 
     def close(self) -> None:
         """The answer stays unfinished."""

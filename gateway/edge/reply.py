@@ -33,13 +33,14 @@ class EdgeReply:
     """
 
     __slots__ = (
-        "headers", "status", "is_started", "is_ended", "is_dropped", "is_too_slow", "idle_ticks",
+        "headers", "extra_headers", "status", "is_started", "is_ended", "is_dropped", "is_too_slow", "idle_ticks",
         "_takes_body", "_max_held_bytes", "_on_drop", "_held", "_held_bytes", "_is_writing", "_waiter", "_drained", "_waiting",
     )  # fmt: skip
 
     def __init__(self, max_held_bytes: int, on_drop: Callable[[], None], *, takes_body: bool) -> None:
         """Args: takes_body: the request was not HEAD."""
         self.headers: Sequence[Header] = ()
+        self.extra_headers: Sequence[Header] = ()
         self.status = self.idle_ticks = 0
         self.is_started = self.is_ended = self.is_dropped = self.is_too_slow = False
         self._takes_body = takes_body
@@ -61,7 +62,7 @@ class EdgeReply:
         """
         if any(b"\n" in value or b"\r" in value for header in headers for value in header):
             raise ValueError(f"a header of the answer holds a line break: {headers!r}")
-        self.headers = headers
+        self.headers = [*headers, *self.extra_headers]
         self.is_started = True
         self.status = status
 

@@ -52,7 +52,7 @@ class HttpEdgeService:
         """Answer a request whose body is in one message."""
         data = body.data
         request = arriving_request(context.invocation_metadata(), body.content_type, len(data) or None)
-        connection = EdgeConnection(takes_body=request.method != "HEAD")
+        connection = EdgeConnection(takes_body=request.method != "HEAD", client=context.peer())
         exchange = self._app.begin(request, connection)
         if not exchange.reply.is_ended:
             _take(exchange, data)
@@ -62,7 +62,7 @@ class HttpEdgeService:
         """Answer a request whose body comes in pieces."""
         first = await anext(aiter(bodies), httpbody_pb2.HttpBody())
         request = arriving_request(context.invocation_metadata(), first.content_type, None)
-        connection = EdgeConnection(takes_body=request.method != "HEAD")
+        connection = EdgeConnection(takes_body=request.method != "HEAD", client=context.peer())
         exchange = self._app.begin(request, connection)
         try:
             await _gather(exchange, request, first.data, bodies)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.admin import MAX_LABEL_CHARS, MAX_LABELS
-from gateway.openapi.responses import errors, response
+from gateway.openapi.responses import OPERATOR_REFUSALS, errors, response
+from smg.services.admin import MAX_LABEL_CHARS, MAX_LABELS, MAX_MODEL_CHARS, MAX_MODELS
 
 Json = dict[str, Any]
 
@@ -15,6 +15,12 @@ _LABELS: Json = {
     "type": "object",
     "maxProperties": MAX_LABELS,
     "additionalProperties": {"type": "string", "maxLength": MAX_LABEL_CHARS},
+}
+_MODELS: Json = {
+    "type": "array",
+    "maxItems": MAX_MODELS,
+    "items": {"type": "string", "minLength": 1, "maxLength": MAX_MODEL_CHARS},
+    "description": "Models that it is to be used for; none for all that it serves.",
 }
 _WORKER_ID: Json = {
     "name": "id",
@@ -27,7 +33,7 @@ _DRAIN: Json = {
     "name": "drain",
     "in": "query",
     "description": "Let its running work end first.",
-    "schema": {"type": "boolean"},
+    "schema": {"type": "boolean", "default": True},
 }
 
 
@@ -43,8 +49,8 @@ def admin_paths() -> Json:
             "post": _admin(
                 "addWorker",
                 "Add a worker; it is connected to in the background",
-                {**_accepted({"Location": {"schema": _STRING}}), **_refused(400, 409)},
-                body={"url": _STRING, "labels": _LABELS},
+                {**_accepted({"Location": {"schema": _STRING}}), **_refused(400, 409, 429)},
+                body={"url": _STRING, "labels": _LABELS, "models": _MODELS},
                 required=["url"],
             ),
         },
@@ -52,10 +58,10 @@ def admin_paths() -> Json:
             "get": _admin("getWorker", "One worker", {"200": ok, **_refused(404)}, _WORKER_ID),
             "put": _admin(
                 "updateWorker",
-                "Give a worker other labels",
+                "Give a worker other labels, or take it out of service and back",
                 {**accepted, **_refused(400, 404)},
                 _WORKER_ID,
-                body={"labels": _LABELS},
+                body={"labels": _LABELS, "draining": {"type": "boolean"}},
             ),
             "delete": _admin(
                 "removeWorker", "Remove a worker", {**accepted, **_refused(404)}, _WORKER_ID, _DRAIN
@@ -91,7 +97,7 @@ def _admin(
         "security": [{"bearer": []}],
         "parameters": [*parameters, {"$ref": "#/components/parameters/RequestId"}],
         # What is told in this path's own form stands for the common errors of the same status.
-        "responses": {**errors(401, 413), **responses},
+        "responses": {**errors(413), **OPERATOR_REFUSALS, **responses},
     }
     if body is not None:
         schema = {"type": "object", "properties": body, "required": required or []}

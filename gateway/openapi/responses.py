@@ -27,6 +27,10 @@ HEADERS: dict[str, Json] = {
         "description": "The address of the worker that served the request.",
         "schema": {"type": "string"},
     },
+    "Challenge": {
+        "description": "Where control-plane keys are configured.",
+        "schema": {"const": 'Bearer realm="control-plane"'},
+    },
     "ErrorCode": {"description": "The error's code.", "schema": {"type": "string"}},
     "RetryAfter": {
         "description": "Seconds after which to try again; absent when nobody can tell.",
@@ -49,6 +53,10 @@ _CODED = {
     504: ("GatewayTimeout", "It took longer than is allowed."),
 }
 # Errors in another form. 405 has a name and no operation: it is the answer to what is none.
+OPERATOR_REFUSALS: Json = {
+    "401": {"$ref": "#/components/responses/OperatorUnauthorized"},
+    "403": {"$ref": "#/components/responses/OperatorForbidden"},
+}
 _NAMES = {
     400: "BadRequest",
     401: "Unauthorized",
@@ -125,6 +133,11 @@ def error_responses() -> dict[str, Json]:
             "description": "A key is missing or unknown. There is no body.",
             "headers": _REQUEST_ID,
         },
+        "OperatorUnauthorized": {
+            "description": "A key is missing or unknown; where control-plane keys are configured, a text says so.",
+            "headers": {**_REQUEST_ID, "WWW-Authenticate": {"$ref": "#/components/headers/Challenge"}},
+        },
+        "OperatorForbidden": response("A control-plane key that may only look.", text_content()),
         "MethodNotAllowed": response(
             "The path has other methods; `Allow` lists them.",
             json_content("GatewayError"),

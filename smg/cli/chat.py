@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import importlib
 import json
+import ssl
 import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -83,7 +84,12 @@ def run(arguments: Sequence[str]) -> int:
     key: str | None = options.api_key or environment().get("SMG_API_KEY")
     headers = {"authorization": f"Bearer {key}"} if key else {}
     timeout = httpx.Timeout(_READ_TIMEOUT_S, connect=_CONNECT_TIMEOUT_S)
-    with httpx.Client(base_url=options.url, headers=headers, timeout=timeout) as client:
+    try:
+        verify = ssl.create_default_context(cafile=options.ca_cert_path) if options.ca_cert_path else True
+    except OSError as error:
+        _say(f"smg chat: --ca-cert-path '{options.ca_cert_path}': {error.strerror or error}")
+        return 1
+    with httpx.Client(base_url=options.url, headers=headers, timeout=timeout, verify=verify) as client:
         try:
             model = options.model or first_model(client)
         except ChatError as error:
@@ -117,6 +123,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--temperature", type=float, metavar="NUMBER", help="0 takes the likeliest words")
     parser.add_argument("--max-tokens", type=int, metavar="N", help="longest answer, in tokens")
     parser.add_argument("--api-key", metavar="KEY", help="key to show; better given as SMG_API_KEY")
+    parser.add_argument(
+        "--ca-cert-path",
+        metavar="FILE",
+        help="authority of the gateway's certificate, PEM; else the system's",
+    )
     return parser
 
 

@@ -9,6 +9,7 @@ from smg.cli.router_run import FAILURE, check_start, readiness_of, run_until_don
 from smg.cli.screen import PlainScreen
 from smg.errors import SmgError
 from smg.settings import RouterSettings
+from smg.workers.discovery import uses_discovery
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +23,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run the command."""
     settings = settings_or_exit("launch", RouterSettings, arguments, ABOUT)
     check_start("launch", settings)
-    if not settings.workers.worker_urls:
+    if not settings.workers.worker_urls and not uses_discovery(settings.discovery):
         say(
             "smg launch: no workers are given; until some are added, models are answered with 503 (--worker-urls)"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
 import sys
 from pathlib import Path
@@ -10,15 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 from smg.cli.flags import complain
 from smg.cli.screen import Readiness
+from smg.errors import BadTlsFile
 from smg.parsers.reasoning import REASONING_PARSERS
 from smg.parsers.tools import TOOL_PARSERS
+from smg.settings import environment
+from smg.settings.redaction import secrets_in
 from smg.telemetry.logs import configure_logging
+from smg.tls.listening import listening_tls
+from smg.tls.worker import WorkerTls
+from smg.workers.discovery import kubernetes_url, uses_kubernetes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
     from smg.server import RouterAddresses
-    from smg.settings import ModelSettings, RouterSettings
+    from smg.settings import ModelSettings, RouterSettings, TlsSettings
     from smg.telemetry.logs import LogWriter
 
 FAILURE = 1
@@ -27,6 +34,9 @@ FAILURE = 1
 def start_logging(settings: RouterSettings) -> LogWriter:
     """Set up logging as the settings say; leave the result to end it."""
     telemetry = settings.telemetry
+    # gRPC writes to standard error past our log, a line for each client that fails to agree on TLS. It reads this when
+    # it is loaded, which comes later.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # noqa: TID251 -- set for a library, not read
     return configure_logging(
         level=telemetry.log_level, as_json=telemetry.log_json, secrets=secrets_of(settings)
     )
@@ -34,17 +44,24 @@ def start_logging(settings: RouterSettings) -> LogWriter:
 
 def secrets_of(settings: RouterSettings) -> list[str]:
     """Every text that must not appear in a log line."""
-    callers = settings.callers
-    keys = [each.key for each in callers.tenant_api_key]
-    if callers.api_key:
-        keys.append(callers.api_key)
-    return [key.get_secret_value() for key in keys]
+    return sorted(set(secrets_in(settings)))
 
 
 def check_start(command: str, settings: RouterSettings) -> None:
     """Leave with a clear message when a port or a file cannot be had, before anything slow is started."""
     models = settings.models
-    problems = [*_port_problems(settings), *_path_problems(models), *_parser_problems(models)]
+    problems = [
+        *_port_problems(settings),
+        *_path_problems(models),
+        *_parser_problems(models),
+        *_tls_problems(settings.tls),
+    ]
+    discovery = settings.discovery
+    if uses_kubernetes(discovery) and not kubernetes_url(discovery, environment()):
+        problems.append(
+            "--service-discovery: this does not run in a Kubernetes cluster (KUBERNETES_SERVICE_HOST is not set);"
+            " name the API with --kubernetes-api-url"
+        )
     if problems:
         complain(command, problems)
 
@@ -55,6 +72,8 @@ def _port_problems(settings: RouterSettings) -> Iterator[str]:
     if telemetry.prometheus_port is not None:
         host = telemetry.prometheus_host or listener.host
         ports.append(("--prometheus-port", host, telemetry.prometheus_port))
+    if settings.fleet.health_check_port is not None:
+        ports.append(("--health-check-port", listener.host, settings.fleet.health_check_port))
     taken: dict[int, str] = {}
     for flag, host, port in ports:
         other = taken.setdefault(port, flag) if port else flag
@@ -81,6 +100,14 @@ def _parser_problems(models: ModelSettings) -> Iterator[str]:
     ):
         if name is not None and name not in known:
             yield f"{flag} '{name}': there is no such format; known are {', '.join(sorted(known))}"
+
+
+def _tls_problems(tls: TlsSettings) -> Iterator[str]:
+    for read in (listening_tls, WorkerTls):
+        try:
+            read(tls)
+        except BadTlsFile as error:
+            yield error.message
 
 
 def port_fault(host: str, port: int) -> str:
@@ -116,9 +143,10 @@ def readiness_of(
     addresses: RouterAddresses, models: tuple[str, ...], *, needs_key: bool = False
 ) -> Readiness:
     """What to tell about a router that listens."""
+    secure = "s" if addresses.is_tls else ""
     return Readiness(
-        http_url=local_url(addresses.host, addresses.port),
-        grpc_url=local_url(addresses.host, addresses.grpc_port, "grpc"),
+        http_url=local_url(addresses.host, addresses.port, f"http{secure}"),
+        grpc_url=local_url(addresses.host, addresses.grpc_port, f"grpc{secure}"),
         models=models,
         needs_key=needs_key,
     )

@@ -129,11 +129,15 @@ def _rows(readiness: Readiness) -> list[tuple[str, str]]:
     rows = [
         ("model", ", ".join(readiness.models) or "none yet: no worker is ready"),
         ("HTTP", f"{readiness.http_url}/v1"),
-        ("gRPC", readiness.grpc_url.removeprefix("grpc://")),
+        ("gRPC", readiness.grpc_url.partition("://")[2] + _tls_note(readiness)),
     ]
     if readiness.models:
         rows += [("try", readiness.curl()), ("chat", f"smg chat --url {readiness.http_url}")]
     return [*rows, ("stop", "Ctrl-C")]
+
+
+def _tls_note(readiness: Readiness) -> str:
+    return " (TLS)" if readiness.grpc_url.startswith("grpcs:") else ""
 
 
 def _print(text: str) -> None:

@@ -163,7 +163,9 @@ async def _announce(
     callers = settings.callers
     keys = [callers.api_key] if callers.api_key else [each.key for each in callers.tenant_api_key]
     key = keys[0].get_secret_value() if keys else None
-    models = await models_when_ready(local_url(bound.host, bound.port), key, _READY_TIMEOUT_S)
+    models = await models_when_ready(
+        local_url(bound.host, bound.port, "https" if bound.is_tls else "http"), key, _READY_TIMEOUT_S
+    )
     screen.ready(readiness_of(bound, models, needs_key=bool(keys)))
 
 

@@ -81,7 +81,8 @@ class ModelCatalog:
 
     def model_ids(self) -> tuple[str, ...]:
         """Ids of the models that some worker is ready for, sorted."""
-        return tuple(sorted(each for each in self._registry.models() if self._registry.snapshots(each)))
+        models = self._registry.models()
+        return tuple(sorted(each for each in models if any(worker.is_ready for worker in models[each])))
 
     async def resolve(self, name: str) -> ServedModel:
         """The model behind a name.

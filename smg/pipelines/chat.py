@@ -69,7 +69,7 @@ class ChatPipeline:
             prompted = await chat_prompt(model, request)
             prompt = prompted.prompt
             check_context(model.card, prompt.tokens)
-            answer = Answer(context.answer_id(request.rid), meter.created, request.model, sink)
+            answer = Answer(context.answer_id(request.rid), meter.created, model.id, sink)
             if is_long:
                 plan = await in_thread(_plan, model, request, context, prompted)
             else:
@@ -80,6 +80,7 @@ class ChatPipeline:
                 prompt.ids,
                 lambda: plan.attempt((prompt,), answer),
                 plan.constraint_kind,
+                model.card.tokenizer_sha256,
             )
             with meter.measure(model.id, answer):
                 await self._engine_call.run(work, answer, context)

@@ -54,7 +54,7 @@ class CompletionPipeline:
             prompts, echoes = await completion_prompts(model, request, request.best_of or request.n or 1)
             if request.best_of:
                 sink = _best_of(request, echoes, sink)
-            answer = Answer(context.answer_id(request.rid), meter.created, request.model, sink)
+            answer = Answer(context.answer_id(request.rid), meter.created, model.id, sink)
             plan = _plan(model, request, context, echoes)
             work = Work(
                 meter.route,
@@ -62,6 +62,7 @@ class CompletionPipeline:
                 prompts[0].ids,
                 lambda: plan.attempt(prompts, answer),
                 plan.constraint_kind,
+                model.card.tokenizer_sha256,
             )
             with meter.measure(model.id, answer):
                 await self._engine_call.run(work, answer, context)

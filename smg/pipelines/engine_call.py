@@ -60,6 +60,7 @@ class Work(NamedTuple):
         prompt_ids: the prompt that decides the placement.
         build: makes the messages and the listeners of one attempt, in step; fresh ones each time.
         constraint: kind of the form that the output must have; empty for none.
+        tokenizer: fingerprint of the tokenizer that made the prompt; empty when it is not known.
     """
 
     route: str
@@ -67,6 +68,7 @@ class Work(NamedTuple):
     prompt_ids: bytes
     build: Callable[[], list[Group]]
     constraint: str = ""
+    tokenizer: str = ""
 
 
 def _submit(worker: Worker, group: Group) -> None:
@@ -140,7 +142,7 @@ class EngineCall:
         excluded = unfit
         groups: list[Group] = []
         for attempt in range(1, self._retries.max_attempts + 1):
-            worker = self._place(work.model, route, excluded, unfit)
+            worker = self._place(work, route, excluded, unfit)
             groups = _resumed(groups) if answer.is_open else work.build()
             answer.start(worker, [choice for group in groups for choice in group.choices])
             try:
@@ -160,15 +162,16 @@ class EngineCall:
             await asyncio.sleep(self._retries.pause_s(attempt))
 
     def _place(
-        self, model: str, route: RouteRequest, excluded: frozenset[str], unfit: frozenset[str]
+        self, work: Work, route: RouteRequest, excluded: frozenset[str], unfit: frozenset[str]
     ) -> Worker:
+        model, tokenizer = work.model, work.tokenizer
         try:
-            return self._registry.place(model, self._policy, route, excluded)
+            return self._registry.place(model, self._policy, route, excluded, tokenizer)
         except WorkerUnavailable:
             if excluded == unfit:
                 raise
         # Every other worker has failed as well: the first one may be back.
-        return self._registry.place(model, self._policy, route, unfit)
+        return self._registry.place(model, self._policy, route, unfit, tokenizer)
 
     def _unfit(self, work: Work) -> frozenset[str]:
         """Workers that would not hold the output to its form.

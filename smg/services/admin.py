@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from smg.errors import SmgError
+from smg.errors import InvalidRequest, SmgError
 from smg.services.methods import ADMIN_SERVICE
 from smg.services.rpc import add_service, unary_method
 from smg.services.streams import is_own_cancellation
@@ -13,7 +13,7 @@ from smg.workers.registered import WorkerState
 from smg_proto.admin.v1 import admin_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import grpc.aio
 
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from smg.workers.registry import WorkerRegistry
 
 FLUSH_TIMEOUT_S = 30.0
+MAX_LABELS = 64
+MAX_LABEL_CHARS = 256
+MAX_MODELS = 256
+MAX_MODEL_CHARS = 512
 
 _STATES = {
     WorkerState.CONNECTING: admin_pb2.WORKER_STATE_CONNECTING,
@@ -43,6 +47,7 @@ class AdminService:
             "ListWorkers": unary_method(self.list_workers, admin_pb2.ListWorkersRequest),
             "GetWorker": unary_method(self.get_worker, admin_pb2.GetWorkerRequest),
             "AddWorker": unary_method(self.add_worker, admin_pb2.AddWorkerRequest),
+            "UpdateWorker": unary_method(self.update_worker, admin_pb2.UpdateWorkerRequest),
             "RemoveWorker": unary_method(self.remove_worker, admin_pb2.RemoveWorkerRequest),
             "FlushCaches": unary_method(self.flush_caches, admin_pb2.FlushCachesRequest),
             "ListLoads": unary_method(self.list_loads, admin_pb2.ListLoadsRequest),
@@ -66,9 +71,23 @@ class AdminService:
     async def add_worker(
         self, request: admin_pb2.AddWorkerRequest, _: Context
     ) -> admin_pb2.AddWorkerResponse:
-        """Add a worker; it is connected to in the background. Raises AlreadyExists, InvalidRequest."""
-        worker = self._registry.add(request.url, request.labels)
+        """Add a worker; it is connected to in the background. Raises AlreadyExists, InvalidRequest, Overloaded."""
+        check_labels(request.labels)
+        check_models(request.only_models)
+        worker = self._registry.add(request.url, request.labels, only_models=request.only_models)
         return admin_pb2.AddWorkerResponse(worker=worker_message(worker))
+
+    async def update_worker(
+        self, request: admin_pb2.UpdateWorkerRequest, _: Context
+    ) -> admin_pb2.UpdateWorkerResponse:
+        """Give a worker other labels, take it out of service or back. Raises NotFound, InvalidRequest."""
+        worker = self._registry.worker(request.id)
+        if request.HasField("labels"):
+            check_labels(request.labels.values)
+            self._registry.relabel(request.id, request.labels.values)
+        if request.HasField("draining"):
+            self._registry.drain(request.id, is_draining=request.draining)
+        return admin_pb2.UpdateWorkerResponse(worker=worker_message(worker))
 
     async def remove_worker(
         self, request: admin_pb2.RemoveWorkerRequest, _: Context
@@ -104,6 +123,28 @@ class AdminService:
         )
 
 
+def check_labels(labels: Mapping[str, str]) -> None:
+    """Refuse labels that are too many or too long, with InvalidRequest."""
+    if len(labels) > MAX_LABELS:
+        raise InvalidRequest(
+            f"labels has {len(labels)} members; at most {MAX_LABELS} are allowed", param="labels"
+        )
+    for name, value in labels.items():
+        if max(len(name), len(value)) > MAX_LABEL_CHARS:
+            raise InvalidRequest(
+                f"labels.{name[:40]} must be a string of at most {MAX_LABEL_CHARS} characters", param="labels"
+            )
+
+
+def check_models(models: Sequence[str]) -> None:
+    """Refuse names of models that are too many or too long, with InvalidRequest."""
+    if len(models) > MAX_MODELS or any(not 0 < len(model) <= MAX_MODEL_CHARS for model in models):
+        raise InvalidRequest(
+            f"only_models must be at most {MAX_MODELS} names of 1 to {MAX_MODEL_CHARS} characters",
+            param="only_models",
+        )
+
+
 def worker_message(worker: RegisteredWorker) -> admin_pb2.Worker:
     """A worker as clients see it."""
     message = admin_pb2.Worker(
@@ -115,6 +156,9 @@ def worker_message(worker: RegisteredWorker) -> admin_pb2.Worker:
         inflight_requests=worker.inflight_requests,
         load=worker.load,
         labels=worker.labels,
+        origin=worker.origin,
+        breaker=worker.breaker.state.value,
+        only_models=sorted(worker.only_models),
     )
     message.added_at.FromDatetime(worker.added_at)
     description = worker.description

@@ -14,7 +14,16 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from smg.errors import CANCELLED, InternalError, MalformedRequest, SmgError
+from smg.callers.audit import AdminCall
+from smg.callers.directory import check_role
+from smg.errors import (
+    CANCELLED,
+    PERMISSION_DENIED,
+    UNAUTHENTICATED,
+    InternalError,
+    MalformedRequest,
+    SmgError,
+)
 from smg.services.call import CONTEXT, REQUEST_ID, metadata_map, request_context
 from smg.services.methods import METHODS
 from smg.services.rpc import ServerInterceptor, unparsed, unread
@@ -24,9 +33,10 @@ from smg.services.streams import LOST, LostWait, SlowReader, is_own_cancellation
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
+    from smg.callers.audit import AuditLog
+    from smg.callers.directory import CallerDirectory
     from smg.services.methods import Method
     from smg.services.rpc import Context, Continuation, Handler
-    from smg.types.callers import CallerDirectory
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +81,7 @@ class CallInterceptor(ServerInterceptor):
 
         Raises:
             Unauthenticated: the key does not open the method.
+            PermissionDenied: the key's role is too low for it.
         """
         method = METHODS.get(handler_call_details.method)
         if method is not None:
@@ -81,18 +92,24 @@ class CallInterceptor(ServerInterceptor):
         context = request_context(metadata, self._id_keys, method.id_prefix)
         # The refusal of a caller carries the request id, too.
         CONTEXT.set(context)
-        authorization = metadata.get("authorization", "")
+        callers = self._callers
+        authorization = metadata.get("authorization", "").encode()
         if method.access == "admin":
-            CONTEXT.set(context._replace(caller=self._callers.identify_admin(authorization)))
-        elif method.access == "serving":
-            CONTEXT.set(context._replace(caller=self._callers.identify(authorization)))
+            caller = callers.identify_admin(authorization)
+            CONTEXT.set(context._replace(caller=caller))
+            check_role(caller, is_read=method.is_read)
+        elif method.access == "serving" and callers.looks_at_serving:
+            asserted = metadata.get(callers.tenant_header, "").encode()
+            CONTEXT.set(context._replace(caller=callers.identify(authorization, asserted)))
 
 
 class StatusInterceptor(ServerInterceptor):
     """Turns what a call raises into its status. Stands before CallInterceptor."""
 
-    def __init__(self, observer: Observer) -> None:
+    def __init__(self, observer: Observer, audit: AuditLog | None = None) -> None:
+        """Args: audit: told of every call of an operator's method; None tells nobody."""
         self._observer = observer
+        self._audit = audit
 
     async def intercept_service(
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
@@ -101,7 +118,7 @@ class StatusInterceptor(ServerInterceptor):
         method = METHODS.get(handler_call_details.method)
         if method is None:
             return await continuation(handler_call_details)
-        call = _Call(method.route, self._observer)
+        call = _Call(handler_call_details.method, method, self._observer, self._audit)
         try:
             handler = await continuation(handler_call_details)
         except SmgError as error:
@@ -114,9 +131,11 @@ class StatusInterceptor(ServerInterceptor):
 class _Call:
     """One call, from its first to its last byte."""
 
-    def __init__(self, route: str, observer: Observer) -> None:
-        self._route = route
+    def __init__(self, name: str, method: Method, observer: Observer, audit: AuditLog | None) -> None:
+        self._name = name
+        self._method = method
         self._observer = observer
+        self._audit = audit if method.access == "admin" else None
 
     def answering(self, handler: Handler) -> Callable[[bytes, Context], Coroutine[Any, Any, Any]]:
         """Does what the method does, and gives every error its status."""
@@ -138,7 +157,7 @@ class _Call:
             else:
                 return result
             finally:
-                self._observer.grpc_response(self._route, code)
+                self._ended(code, context)
             if isinstance(fault, SlowReader):
                 self._observer.slow_reader_aborted()
             await _abort(context, fault)
@@ -150,11 +169,19 @@ class _Call:
         """Answers with an error."""
 
         async def refuse(_: object, context: Context) -> None:
-            self._observer.grpc_response(self._route, status_code(error).value[0])
+            self._ended(status_code(error).value[0], context)
             await context.send_initial_metadata(((REQUEST_ID, CONTEXT.get().request_id),))
             await _abort(context, error)
 
         return refuse
+
+    def _ended(self, code: int, context: Context) -> None:
+        self._observer.grpc_response(self._method.route, code)
+        if self._audit is not None:
+            denied = code in (UNAUTHENTICATED, PERMISSION_DENIED)
+            outcome = "success" if code == 0 else "denied" if denied else "failed"
+            call = AdminCall("GRPC", self._name, context.peer(), code, outcome, self._method.is_read)
+            self._audit.record(call, CONTEXT.get())
 
 
 async def _guarded(behavior: Any, request: Any, context: Context) -> Any:

@@ -32,13 +32,15 @@ class Method:
 
     Attributes:
         route: short name for metrics.
-        access: who may call: "open" to anybody, "serving" with any configured key, "admin" with the gateway's own.
+        access: who may call: "open" to anybody, "serving" and "admin" by the rules of smg/callers/directory.py.
         id_prefix: prefix of request ids that the gateway makes.
+        is_read: it only looks; of an admin method, what the role `user` may call.
     """
 
     route: str
     access: Access
     id_prefix: str = "req"
+    is_read: bool = False
 
 
 _CHAT = Method(CHAT_ROUTE, "serving", "chatcmpl")
@@ -46,6 +48,7 @@ _COMPLETIONS = Method(COMPLETIONS_ROUTE, "serving", "cmpl")
 _ADMIN = Method(ADMIN_ROUTE, "admin")
 _CONVERSATIONS = Method(CONVERSATIONS_ROUTE, "serving")
 _RESPONSES = Method(RESPONSES_ROUTE, "serving", "resp")
+_ADMIN_READ = Method(ADMIN_ROUTE, "admin", is_read=True)
 
 METHODS: Mapping[str, Method] = MappingProxyType(
     {
@@ -54,13 +57,13 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         f"/{CHAT_SERVICE}/CreateCompletion": _COMPLETIONS,
         f"/{CHAT_SERVICE}/StreamCompletion": _COMPLETIONS,
         f"/{MODEL_SERVICE}/ListModels": Method(MODELS_ROUTE, "open"),
-        f"/{MODEL_SERVICE}/GetModel": Method(MODELS_ROUTE, "serving"),
-        f"/{ADMIN_SERVICE}/ListWorkers": _ADMIN,
-        f"/{ADMIN_SERVICE}/GetWorker": _ADMIN,
+        f"/{MODEL_SERVICE}/GetModel": Method(MODELS_ROUTE, "open"),
+        f"/{ADMIN_SERVICE}/ListWorkers": _ADMIN_READ,
+        f"/{ADMIN_SERVICE}/GetWorker": _ADMIN_READ,
         f"/{ADMIN_SERVICE}/AddWorker": _ADMIN,
+        f"/{ADMIN_SERVICE}/UpdateWorker": _ADMIN,
         f"/{ADMIN_SERVICE}/RemoveWorker": _ADMIN,
         f"/{ADMIN_SERVICE}/FlushCaches": _ADMIN,
-        f"/{ADMIN_SERVICE}/ListLoads": _ADMIN,
         f"/{RESPONSES_SERVICE}/CreateResponse": _RESPONSES,
         f"/{RESPONSES_SERVICE}/StreamResponse": _RESPONSES,
         f"/{RESPONSES_SERVICE}/GetResponse": _RESPONSES,
@@ -75,5 +78,6 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         f"/{CONVERSATIONS_SERVICE}/CreateConversationItems": _CONVERSATIONS,
         f"/{CONVERSATIONS_SERVICE}/GetConversationItem": _CONVERSATIONS,
         f"/{CONVERSATIONS_SERVICE}/DeleteConversationItem": _CONVERSATIONS,
+        f"/{ADMIN_SERVICE}/ListLoads": _ADMIN_READ,
     }
 )

@@ -25,12 +25,15 @@ from smg.services.interceptors import CallInterceptor, StatusInterceptor, Uncoun
 from smg.services.methods import ADMIN_SERVICE, CHAT_SERVICE, CONVERSATIONS_SERVICE, MODEL_SERVICE
 from smg.services.models import ModelService
 from smg.services.rpc import new_server
+from smg.services.tls import server_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     import grpc.aio
 
+    from smg.callers.audit import AuditLog
+    from smg.callers.directory import CallerDirectory
     from smg.pipelines.catalog import ModelCatalog
     from smg.pipelines.chat import ChatPipeline
     from smg.pipelines.completion import CompletionPipeline
@@ -38,7 +41,8 @@ if TYPE_CHECKING:
     from smg.pipelines.meter import Meters
     from smg.services.interceptors import Observer
     from smg.settings import ListenerSettings
-    from smg.types.callers import CallerDirectory
+    from smg.tls.listening import ListeningTls
+    from smg.tls.reloading import Reloading
     from smg.workers.registry import WorkerRegistry
 
 # The longest that gRPC's options can say.
@@ -67,6 +71,9 @@ class GrpcParts:
         listener: bounds that hold for clients, over HTTP as well.
         observer: counts calls.
         id_keys: metadata keys that may carry a request id, in lower case; the first usable one wins.
+        audit: told of every call of an operator's method; None tells nobody.
+        tls: None for no encryption.
+        handshake_s: longest time that a client may take to agree on encryption.
         others: services of other packages on the same port, by name: what registers each.
     """
 
@@ -80,6 +87,9 @@ class GrpcParts:
     listener: ListenerSettings
     observer: Observer = field(default_factory=Uncounted)
     id_keys: tuple[str, ...] = (REQUEST_ID,)
+    audit: AuditLog | None = None
+    tls: Reloading[ListeningTls] | None = None
+    handshake_s: float = 10.0
     others: Mapping[str, Callable[[grpc.aio.Server], None]] = field(default_factory=lambda: _NO_OTHERS)
 
 
@@ -102,7 +112,7 @@ class GrpcServer:
             PortTaken: the address cannot be listened on.
         """
         server = build_grpc_server(self._parts, self._health)
-        bound_port = _bind(server, host, port)
+        bound_port = _bind(server, host, port, self._parts.tls)
         await server.start()
         self._server = server
         return bound_port
@@ -127,10 +137,10 @@ def build_grpc_server(parts: GrpcParts, health: HealthService) -> grpc.aio.Serve
     """A server with all services, on no port yet."""
     listener = parts.listener
     interceptors = (
-        StatusInterceptor(parts.observer),
+        StatusInterceptor(parts.observer, parts.audit),
         CallInterceptor(parts.callers, tuple(key.lower() for key in parts.id_keys)),
     )
-    server = new_server(interceptors, _options(listener))
+    server = new_server(interceptors, _options(listener, parts.handshake_s))
     limits = StreamLimits(listener.slow_reader_bytes, listener.slow_reader_secs)
     ChatService(parts.chat, parts.completion, parts.meters, limits).add_to(server)
     ModelService(parts.catalog, parts.registry).add_to(server)
@@ -148,10 +158,13 @@ def build_grpc_server(parts: GrpcParts, health: HealthService) -> grpc.aio.Serve
     return server
 
 
-def _bind(server: grpc.aio.Server, host: str, port: int) -> int:
+def _bind(server: grpc.aio.Server, host: str, port: int, tls: Reloading[ListeningTls] | None) -> int:
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     try:
-        bound_port = server.add_insecure_port(address)
+        if tls is None:
+            bound_port = server.add_insecure_port(address)
+        else:
+            bound_port = server.add_secure_port(address, server_credentials(tls))
     except RuntimeError as error:
         raise PortTaken(f"cannot listen on {address} for gRPC: {_why_not(host, port) or error}") from error
     if not bound_port:
@@ -170,7 +183,7 @@ def _why_not(host: str, port: int) -> str:
     return ""
 
 
-def _options(listener: ListenerSettings) -> list[tuple[str, int]]:
+def _options(listener: ListenerSettings, handshake_s: float) -> list[tuple[str, int]]:
     idle_ms = round(listener.idle_connection_timeout_secs * 1000)
     return [
         (
@@ -179,6 +192,7 @@ def _options(listener: ListenerSettings) -> list[tuple[str, int]]:
         ),
         ("grpc.max_send_message_length", -1),
         ("grpc.max_connection_idle_ms", min(max(idle_ms, 1), _HIGHEST_INT32)),
+        ("grpc.server_handshake_timeout_ms", min(max(round(handshake_s * 1000), 1), _HIGHEST_INT32)),
         # A second router on the same port must fail, not take half of the connections.
         ("grpc.so_reuseport", 0),
         ("grpc.keepalive_time_ms", _KEEPALIVE_MS),

@@ -5,15 +5,17 @@ Sections nest and are frozen: `settings.admission.queue_size`. Nothing else in t
 
 from __future__ import annotations
 
+from smg.settings.callers import CallerSettings
 from smg.settings.faults import Fault, SettingsError
-from smg.settings.fields import Section, TenantKey
+from smg.settings.fields import Section
+from smg.settings.fleet import BreakerSettings, DiscoverySettings, FleetSettings
 from smg.settings.history import HistorySettings
+from smg.settings.keys import ControlPlaneKey, TenantKey
 from smg.settings.load import Loaded, environment, load
 from smg.settings.mcp import McpSettings
 from smg.settings.options import Option, options_of
 from smg.settings.sections import (
     AdmissionSettings,
-    CallerSettings,
     EngineSettings,
     ListenerSettings,
     LocalListenerSettings,
@@ -25,6 +27,7 @@ from smg.settings.sections import (
     TelemetrySettings,
     WorkerSettings,
 )
+from smg.settings.tls import TlsSettings
 
 __all__ = [
     "RouterSettings",
@@ -33,16 +36,21 @@ __all__ = [
     "LocalListenerSettings",
     "ModelSettings",
     "WorkerSettings",
+    "DiscoverySettings",
+    "FleetSettings",
+    "BreakerSettings",
     "RoutingSettings",
     "AdmissionSettings",
     "RetrySettings",
     "CallerSettings",
+    "TlsSettings",
     "TelemetrySettings",
     "HistorySettings",
     "McpSettings",
     "EngineSettings",
     "Section",
     "TenantKey",
+    "ControlPlaneKey",
     "Option",
     "options_of",
     "Fault",

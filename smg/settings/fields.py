@@ -10,11 +10,11 @@ from types import MappingProxyType
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 HIGHEST_PORT = 65535
-WORKER_SCHEMES = ("grpc",)
-LATER_WORKER_SCHEMES = ("grpcs", "http", "https", "ipc")
+WORKER_SCHEMES = ("grpc", "grpcs")
+LATER_WORKER_SCHEMES = ("http", "https", "ipc")
 
 
 class Section(BaseModel):
@@ -23,16 +23,19 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True, allow_inf_nan=False)
 
 
-def setting(default: Any, text: str, *, metavar: str | None = None, **bounds: Any) -> Any:
+def setting(
+    default: Any, text: str, *, metavar: str | None = None, has_spaces: bool = False, **bounds: Any
+) -> Any:
     """Declare one setting.
 
     Args:
         default: its value when no source gives one; a callable computes it from the fields declared before it.
         text: the help, with unit and the meaning of special values. The default is added where it is shown.
         metavar: placeholder in the help; derived from the type when None.
+        has_spaces: spaces are part of its values, so that several stand between commas in the environment.
         bounds: pydantic's constraints (ge, le, gt, pattern, …).
     """
-    extra: dict[str, Any] = {"metavar": metavar} if metavar else {}
+    extra: dict[str, Any] = {"has_spaces": has_spaces, **({"metavar": metavar} if metavar else {})}
     if callable(default):
         return Field(default_factory=default, description=text, json_schema_extra=extra, **bounds)
     return Field(default, description=text, json_schema_extra=extra, **bounds)
@@ -74,9 +77,11 @@ def _check_worker_url(url: str) -> str:
     except ValueError as error:
         raise ValueError(f"'{url}' is not an address: {error}") from None
     if parts.scheme in LATER_WORKER_SCHEMES:
-        raise ValueError(f"'{url}': {parts.scheme}:// workers are not served yet; served: grpc://host:port")
+        raise ValueError(
+            f"'{url}': {parts.scheme}:// workers are not served yet; served: grpc://host:port, grpcs://host:port"
+        )
     if parts.scheme not in WORKER_SCHEMES or not parts.hostname or port is None:
-        raise ValueError(f"'{url}' is not of the form grpc://host:port")
+        raise ValueError(f"'{url}' is not of the form grpc://host:port, or grpcs://host:port for TLS")
     if parts.path.strip("/") or parts.query or parts.fragment or parts.username is not None:
         raise ValueError(f"'{url}' has more than grpc://host:port")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
@@ -102,22 +107,25 @@ def _check_header_name(name: str) -> str:
     return name.lower()
 
 
+def _check_origin(origin: str) -> str:
+    """Check that a browser could name an origin so: scheme://host[:port] in lower case, or '*'.
+
+    Raises:
+        ValueError: it could not, so that no page would ever match.
+    """
+    if origin == "*":
+        return origin
+    try:
+        parts = urlsplit(origin)
+        has_more = bool(parts.path or parts.query or parts.fragment or parts.username) or parts.port == 0
+    except ValueError as error:
+        raise ValueError(f"'{origin}' is not an origin: {error}") from None
+    if not (parts.scheme and parts.hostname) or has_more or not origin.isascii() or origin != origin.lower():
+        raise ValueError(
+            f"'{origin}' is not an origin; wanted is scheme://host or scheme://host:port, or '*'"
+        )
+    return origin
+
+
+Origin = Annotated[str, AfterValidator(_check_origin)]
 HeaderName = Annotated[str, AfterValidator(_check_header_name)]
-
-
-class TenantKey(Section):
-    """A tenant's API key, written TENANT:KEY on one line."""
-
-    tenant: str = Field(min_length=1)
-    key: SecretStr = Field(min_length=1)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _parse(cls, value: object) -> object:
-        if not isinstance(value, str):
-            return value
-        tenant, colon, key = value.partition(":")
-        if not colon or not tenant or not key:
-            # The text may be the key itself, so it must not be repeated.
-            raise ValueError("not of the form TENANT:KEY")
-        return {"tenant": tenant, "key": key}

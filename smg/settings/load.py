@@ -113,7 +113,8 @@ def _from_environment(variables: Mapping[str, str], options: Mapping[str, Option
         text = variables.get(option.environment_name, "").strip()
         if not text or _SERVICE_LINK.match(text):
             continue
-        value = [part for part in re.split(r"[,\s]+", text) if part] if option.is_list else text
+        separator = r"\s*[,\n]\s*" if option.has_spaces else r"[,\s]+"
+        value = [part for part in re.split(separator, text) if part] if option.is_list else text
         given[name] = _Given(value, option.environment_name)
     return given
 

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 
 from pydantic import SecretStr
 
-from smg.settings.fields import TenantKey
+from smg.settings.fields import Section
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
-
-    from smg.settings.fields import Section
 
 ENVIRONMENT_PREFIX = "SMG_"
 
@@ -34,6 +32,7 @@ class Option:
         is_switch: takes no value as a flag.
         is_list: takes several values.
         is_secret: its value must never be shown.
+        has_spaces: spaces are part of its values.
     """
 
     section: str
@@ -45,6 +44,7 @@ class Option:
     is_switch: bool
     is_list: bool
     is_secret: bool
+    has_spaces: bool = False
 
     @property
     def flag(self) -> str:
@@ -91,8 +91,16 @@ def _option(section: str, name: str, field: FieldInfo) -> Option:
         default=_default_text(field),
         is_switch=bool in kinds,
         is_list=any(get_origin(kind) in (tuple, Mapping) for kind in kinds),
-        is_secret=SecretStr in kinds or any(TenantKey in get_args(kind) for kind in kinds),
+        is_secret=SecretStr in kinds or any(_holds_secret(part) for kind in kinds for part in get_args(kind)),
+        has_spaces=extra.get("has_spaces", False),
     )
+
+
+def _holds_secret(kind: Any) -> bool:
+    """A value of several parts, one of which is secret."""
+    if not (isinstance(kind, type) and issubclass(kind, Section)):
+        return False
+    return any(field.annotation is SecretStr for field in kind.model_fields.values())
 
 
 def _leaf_types(annotation: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Every knob, declared once: flag, environment name and YAML key derive from the field.
+"""Every knob, declared once, here or in a file of its section: flag, environment name and YAML key derive from the field.
 
 `--queue-size`, `SMG_QUEUE_SIZE` and `admission: {queue_size: …}` are the field `queue_size` of AdmissionSettings.
 Names are unique over all sections. Where the original gateway has the same thing, the name and the meaning are its.
@@ -9,19 +9,22 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Any, Literal, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, model_validator
 
+from smg.settings.callers import CallerSettings
 from smg.settings.fields import (
     HIGHEST_PORT,
     HeaderName,
+    Origin,
     Pairs,
     Section,
-    TenantKey,
     WorkerUrls,
     setting,
 )
+from smg.settings.fleet import BreakerSettings, DiscoverySettings, FleetSettings
 from smg.settings.history import HistorySettings
 from smg.settings.mcp import McpSettings
+from smg.settings.tls import TlsSettings
 
 _MIB = 1024 * 1024
 
@@ -46,6 +49,11 @@ class ListenerSettings(Section):
     port: int = setting(30000, "HTTP port. 0 takes a free one.", ge=0, le=HIGHEST_PORT)
     grpc_port: int = setting(
         _port_after, "gRPC port. 0 takes a free one. Default: the port after --port.", ge=0, le=HIGHEST_PORT
+    )
+    cors_allowed_origins: tuple[Origin, ...] = setting(
+        (),
+        "Origins whose pages may call from a browser, such as https://app.example; '*' allows all. Default: none.",
+        metavar="ORIGIN",
     )
     max_payload_size: int = setting(512 * _MIB, "Longest request body, in bytes.", metavar="BYTES", ge=1)
     sse_keepalive_secs: float = setting(
@@ -222,17 +230,6 @@ class RetrySettings(Section):
         return self
 
 
-class CallerSettings(Section):
-    """Who may call."""
-
-    api_key: SecretStr | None = setting(
-        None, "Key that callers must show. Default: anybody may call.", metavar="KEY"
-    )
-    tenant_api_key: tuple[TenantKey, ...] = setting(
-        (), "Key of one tenant. May be repeated.", metavar="TENANT:KEY"
-    )
-
-
 class TelemetrySettings(Section):
     """What the router tells about itself."""
 
@@ -262,10 +259,14 @@ class RouterSettings(Section):
     listener: ListenerSettings = Field(default_factory=ListenerSettings)
     models: ModelSettings = Field(default_factory=ModelSettings)
     workers: WorkerSettings = Field(default_factory=WorkerSettings)
+    discovery: DiscoverySettings = Field(default_factory=DiscoverySettings)
+    fleet: FleetSettings = Field(default_factory=FleetSettings)
+    breaker: BreakerSettings = Field(default_factory=BreakerSettings)
     routing: RoutingSettings = Field(default_factory=RoutingSettings)
     admission: AdmissionSettings = Field(default_factory=AdmissionSettings)
     retries: RetrySettings = Field(default_factory=RetrySettings)
     callers: CallerSettings = Field(default_factory=CallerSettings)
+    tls: TlsSettings = Field(default_factory=TlsSettings)
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
     history: HistorySettings = Field(default_factory=HistorySettings)
     mcp: McpSettings = Field(default_factory=McpSettings)

@@ -56,6 +56,16 @@ class WorkerState(Protocol):
         """Its load as last heard."""
         ...
 
+    @property
+    def cb_state(self) -> int:
+        """Its circuit breaker: 0 closed, 1 open, 2 half open."""
+        ...
+
+    @property
+    def steps_per_second(self) -> float:
+        """Scheduler steps of the engine over about the last second."""
+        ...
+
 
 class WorkerLoad(Protocol):
     """The fields of smg.engine.v1.Load that are exported."""
@@ -217,6 +227,8 @@ class RouterMetrics(Collector):
                 "kv_used_tokens": load.kv_used_tokens,
                 "kv_capacity_tokens": load.kv_capacity_tokens,
                 "tokens_per_second": load.tokens_per_second,
+                "steps_per_second": worker.steps_per_second,
+                "cb_state": worker.cb_state,
             }
             for name, value in values.items():
                 families[name].add_metric([worker.url], value)
@@ -241,6 +253,8 @@ _WORKER_GAUGES = {
     "kv_used_tokens": "Tokens held in the engine's key-value cache.",
     "kv_capacity_tokens": "Most tokens that the cache holds; 0 when unlimited.",
     "tokens_per_second": "Tokens that the engine generated over about the last second.",
+    "steps_per_second": "Scheduler steps of the engine over about the last second.",
+    "cb_state": "Circuit breaker: 0 closed, 1 open, 2 half open.",
 }
 
 

@@ -6,7 +6,9 @@ import random
 import secrets
 import uuid
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+Role = Literal["", "user", "admin"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,12 +16,22 @@ class Caller:
     """The identity behind a request.
 
     Attributes:
-        tenant: name of the tenant whose key was used; empty for anonymous and shared-key callers.
-        is_admin: may use the control plane.
+        tenant: name of the tenant whose key was used, or `header:` and the name that a trusted proxy asserts; empty
+            for anonymous and shared-key callers, who cannot be told apart.
+        principal: id of the control-plane key; empty without one.
+        method: how it was told who this is; "none" when nobody asked.
+        role: what it may do on the control plane; empty for nothing.
     """
 
     tenant: str = ""
-    is_admin: bool = False
+    principal: str = ""
+    method: Literal["none", "api_key", "tenant_api_key", "tenant_header", "control_plane_key"] = "none"
+    role: Role = ""
+
+    @property
+    def is_admin(self) -> bool:
+        """May change things on the control plane."""
+        return self.role == "admin"
 
 
 ANONYMOUS = Caller()

@@ -22,6 +22,11 @@ def _ignore() -> None:
     """Nobody wants to know."""
 
 
+def _ignore_outcome(error: SmgError | None) -> None:
+    """Nobody counts."""
+    del error
+
+
 class GenerateListener(Protocol):
     """Receives one sequence. Called on the event loop only; must not block, must not raise.
 
@@ -86,6 +91,29 @@ class Worker(abc.ABC):
         # The registry's hooks: state is readiness, reason and description; load is load and inflight_requests.
         self.on_state_change: Callable[[], None] = _ignore
         self.on_load_change: Callable[[], None] = _ignore
+        # A sequence, or all that a lost connection carried, has ended: with None when well, else with what it failed of.
+        # Called before the listener hears of it, and not for what is aborted here.
+        self.on_outcome: Callable[[SmgError | None], None] = _ignore_outcome
+
+    @property
+    def steps_per_second(self) -> float:
+        """Scheduler steps of the engine over about the last second; 0 where it does not tell its steps."""
+        return 0.0
+
+    @property
+    def ranks(self) -> int:
+        """Data-parallel ranks that requests can be sent to by number; 1 for an engine that is used as one."""
+        return 1
+
+    def rank_load(self, rank: int) -> card_pb2.Load:
+        """The load of one rank, as last heard."""
+        del rank
+        return self.load
+
+    def rank_inflight_requests(self, rank: int) -> int:
+        """Sequences submitted here to one rank that have not ended."""
+        del rank
+        return self.inflight_requests
 
     @property
     @abc.abstractmethod

@@ -154,7 +154,8 @@ class ConnectedWorker(Worker):
             raise ConnectionLost(str(losses.exceptions[0])) from losses
 
     async def _check_health(self) -> None:
-        self._health.record(await self._ask_health())
+        """Take one look; the first one after a connection is opened too."""
+        self._health.record(await self._ask_health() if self._options.is_health_checked else "")
         self._notify()
 
     async def _watch_health(self) -> None:
@@ -162,7 +163,8 @@ class ConnectedWorker(Worker):
             interval_s = self._options.health_interval_s
             is_well = self._health.is_healthy and not self._wedge.is_wedged
             await asyncio.sleep(interval_s if is_well else min(interval_s, _SICK_INTERVAL_S))
-            await self._check_health()
+            if self._options.is_health_checked:
+                await self._check_health()
             if self._wedge.is_wedged:
                 await self._check_wedge()
 
@@ -223,6 +225,10 @@ class ConnectedWorker(Worker):
         if seen != self._seen:
             self._seen = seen
             self.on_state_change()
+
+    def _outcome(self, error: SmgError | None) -> None:
+        # The registry sets its hook after this worker was made.
+        self.on_outcome(error)
 
     def _refuse_unless_open(self) -> None:
         """Raise WorkerUnavailable unless work can be submitted."""

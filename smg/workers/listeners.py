@@ -36,9 +36,17 @@ def ids_from_bytes(ids: bytes) -> array[int]:
 class Listeners:
     """Who listens to which sequence of one worker."""
 
-    def __init__(self, abort: Callable[[int], None]) -> None:
-        """Args: abort: tells the engine to stop a sequence whose listener broke."""
+    def __init__(
+        self, abort: Callable[[int], None], on_outcome: Callable[[SmgError | None], None] = lambda _: None
+    ) -> None:
+        """Take who is called.
+
+        Args:
+            abort: tells the engine to stop a sequence whose listener broke.
+            on_outcome: told how sequences end, before their listeners are (Worker.on_outcome).
+        """
         self._abort = abort
+        self._on_outcome = on_outcome
         self._generate: dict[int, GenerateListener] = {}
         self._result: dict[int, ResultListener] = {}
 
@@ -90,6 +98,9 @@ class Listeners:
 
         A listener may abort others while it is told; those are then not called.
         """
+        if self:
+            # One loss, whatever it took along.
+            self._on_outcome(error)
         for listeners in (self._generate, self._result):
             while listeners:
                 sequence, listener = listeners.popitem()
@@ -136,6 +147,7 @@ class Listeners:
         ending: work_pb2.Finished,
     ) -> None:
         del self._generate[sequence]
+        self._on_outcome(None)
         try:
             listener.on_step(ids, logprobs, ending)
         except Exception as error:  # noqa: BLE001 - one listener must not harm the others
@@ -146,6 +158,7 @@ class Listeners:
             listener = self._generate.pop(entry.sequence, None) or self._result.pop(entry.sequence, None)
             if listener is not None:
                 error = EngineError(entry.message, engine_code=entry.code, can_retry=entry.is_retryable)
+                self._on_outcome(error)
                 _tell_failure(entry.sequence, listener, error)
 
     def _dispatch_results(
@@ -154,6 +167,7 @@ class Listeners:
         for result in results:
             listener = self._result.pop(result.sequence, None)
             if listener is not None:
+                self._on_outcome(None)
                 try:
                     listener.on_result(result)
                 except Exception as error:  # noqa: BLE001 - one listener must not harm the others

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from smg.tls.worker import WorkerTls
 
 MIB = 1024 * 1024
 
@@ -24,7 +28,7 @@ class WorkerOptions:
         read_pause_s: time to let reads gather on a connection with many calls (SGLang's protocol); 0 reads at once.
         score_parallel: most prompts of one score request that are computed at a time (SGLang's protocol).
         job_timeout_s: longest time one prompt of a score, or one embedding, may take (SGLang's protocol).
-        health_interval_s: pause between health checks, and between polls of the load where it is not pushed.
+        health_interval_s: pause between health checks.
         health_timeout_s: longest wait for the answer to a health check.
         health_failures: failed checks in a row after which a worker takes no new work.
         health_successes: good checks in a row after which an unhealthy worker is used again.
@@ -32,6 +36,12 @@ class WorkerOptions:
         tokenizer_archive_bytes: longest tokenizer archive, and longest sum of its unpacked files.
         tokenizer_archive_files: most files in a tokenizer archive.
         tokenizer_timeout_s: longest time a tokenizer download may take.
+        tls: for workers at grpcs:// addresses; None where there are none.
+        load_interval_s: pause between polls of the load where it is not pushed; 0 polls none.
+        is_health_checked: health services are asked; connection and steps are watched in any case.
+        is_dp_aware: data-parallel ranks are used one by one.
+        max_workers: most workers that are registered.
+        drain_s: longest time that running work of a worker which is to go gets to end.
     """
 
     connect_timeout_s: float = 5.0
@@ -53,3 +63,9 @@ class WorkerOptions:
     tokenizer_archive_bytes: int = 512 * MIB
     tokenizer_archive_files: int = 256
     tokenizer_timeout_s: float = 120.0
+    tls: WorkerTls | None = None
+    load_interval_s: float = 10.0
+    is_health_checked: bool = True
+    is_dp_aware: bool = False
+    max_workers: int = 4096
+    drain_s: float = 180.0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from smg.errors import UNIMPLEMENTED, Unsupported
 from smg.workers.address import parse_url
 from smg.workers.engine_client import DESCRIBE
-from smg.workers.http2.connection import connect
+from smg.workers.http2.connecting import connect
 from smg.workers.session import SessionWorker
 from smg.workers.sglang.client import MODEL_INFO
 from smg.workers.sglang_grpc import SglangWorker

@@ -1,4 +1,4 @@
-"""Who exists: the workers, the tasks that keep them connected, and the pictures that policies pick from.
+"""Who exists: the workers, and the pictures that policies pick from. Keeper keeps them connected.
 
 All of it lives on the event loop. What a request needs is kept ready: a load that changes costs the next placement one
 new picture, a worker that comes or goes rebuilds everything.
@@ -9,28 +9,29 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import time
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from smg.errors import AlreadyExists, ModelNotFound, NotFound, Unsupported, WorkerUnavailable
+from smg.errors import AlreadyExists, ModelNotFound, NotFound, Overloaded, WorkerUnavailable
 from smg.workers.address import parse_url
-from smg.workers.backoff import Backoff
-from smg.workers.base import ProtocolMismatch
+from smg.workers.breaker import Breaker, BreakerOptions
+from smg.workers.keeper import Keeper, OpenWorker
 from smg.workers.pools import Pools
-from smg.workers.probe import ProbeFailed, open_worker
-from smg.workers.registered import RegisteredWorker
+from smg.workers.probe import open_worker
+from smg.workers.rank import RankWorker
+from smg.workers.registered import API, RegisteredWorker
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from smg.types.worker import WorkerSnapshot
     from smg.workers.base import Worker
     from smg.workers.options import WorkerOptions
     from smg_proto.engine.v1 import card_pb2
 
-    OpenWorker = Callable[[str, str, WorkerOptions], Awaitable[Worker]]
-
 _log = logging.getLogger(__name__)
+
 
 RouteT_contra = TypeVar("RouteT_contra", contravariant=True)
 RouteT = TypeVar("RouteT")
@@ -47,76 +48,142 @@ class Picker(Protocol[RouteT_contra]):
 class WorkerRegistry:
     """The workers of this router. `start` connects to them; `close` ends every task."""
 
-    def __init__(self, options: WorkerOptions, *, open_worker: OpenWorker = open_worker) -> None:
-        """Args: open_worker: finds out an address's protocol (smg.workers.probe)."""
+    def __init__(
+        self,
+        options: WorkerOptions,
+        breakers: BreakerOptions | None = None,
+        *,
+        open_worker: OpenWorker = open_worker,
+    ) -> None:
+        """Set up.
+
+        Args:
+            options: how workers are connected to.
+            breakers: when their circuit breakers open; None for the defaults.
+            open_worker: finds out an address's protocol (smg.workers.probe).
+        """
         self._options = options
-        self._open_worker = open_worker
+        self._breakers = breakers or BreakerOptions()
+        self._keeper = Keeper(options, open_worker, self._rebuild, self._load_changed, self._drop_idle)
         self._ids = itertools.count(1)
         self._workers: dict[str, RegisteredWorker] = {}
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._ending: set[asyncio.Task[None]] = set()
+        self._by_url: dict[str, RegisteredWorker] = {}
         self._is_started = False
-        self._pools = Pools()
+        self._pools = Pools(self.workers)
         self._callbacks: list[Callable[[], None]] = []
         self._changed = asyncio.Event()
 
-    def add(self, url: str, labels: Mapping[str, str] | None = None) -> RegisteredWorker:
+    def add(
+        self,
+        url: str,
+        labels: Mapping[str, str] | None = None,
+        *,
+        origin: str = API,
+        identity: str = "",
+        only_models: Iterable[str] = (),
+    ) -> RegisteredWorker:
         """Register a worker. It is connected to in the background, for as long as it takes.
+
+        Args:
+            url: its address.
+            labels: the operator's.
+            origin: who names it.
+            identity: what stands behind the address; empty when nobody tells.
+            only_models: models that it is to be used for; empty for all that it serves.
 
         Raises:
             InvalidRequest: the address is not grpc:// or http://.
             AlreadyExists: it is registered.
+            Overloaded: there are as many workers as are allowed.
         """
-        address = parse_url(url)
-        for known in self._workers.values():
-            if parse_url(known.url) == address:
-                raise AlreadyExists(f"worker url {url!r} is registered as {known.id}", param="url")
-        entry = RegisteredWorker(f"worker-{next(self._ids)}", url, MappingProxyType(dict(labels or {})))
-        self._workers[entry.id] = entry
+        address = parse_url(url).url
+        known = self._by_url.get(address)
+        if known is not None:
+            raise AlreadyExists(f"worker url {url!r} is registered as {known.id}", param="url")
+        most = self._options.max_workers
+        if len(self._workers) >= most:
+            raise Overloaded(f"there are {most} workers already, as many as --max-workers allows")
+        entry = RegisteredWorker(
+            f"worker-{next(self._ids)}",
+            address,
+            MappingProxyType(dict(labels or {})),
+            origin,
+            identity,
+            frozenset(only_models),
+            breaker=Breaker(self._breakers, time.monotonic),
+        )
+        self._workers[entry.id] = self._by_url[address] = entry
         if self._is_started:
-            self._start(entry)
-        self._rebuild()
+            self._keeper.start(entry)
+        # Nothing is known of it that a placement could read.
+        self._tell()
         return entry
 
     def remove(self, worker_id: str, *, drain: bool = False) -> None:
-        """Forget a worker: now, or with `drain` when its running work has ended. Its sequences fail otherwise.
+        """Forget a worker: now, or with `drain` when its running work has ended or has had its time.
+
+        What still runs on it then goes on elsewhere, or fails where nobody else serves the model.
 
         Raises:
             NotFound: no worker has that id.
         """
         entry = self.worker(worker_id)
         if drain and entry.inflight_requests:
-            entry.is_draining = True
-            self._rebuild()
+            if not entry.is_leaving:
+                _log.info("worker %s is drained: %d sequences run", entry.url, entry.inflight_requests)
+                entry.is_draining = entry.is_leaving = True
+                self._keeper.drop_later(entry)
+            self._rebuild(entry)
         else:
             self._drop(entry)
 
-    def relabel(self, worker_id: str, labels: Mapping[str, str]) -> None:
-        """Give a worker other labels.
+    def drain(self, worker_id: str, *, is_draining: bool) -> None:
+        """Take a worker out of service, or back into it. It stays registered; what runs on it is finished.
 
         Raises:
             NotFound: no worker has that id.
         """
-        self.worker(worker_id).labels = MappingProxyType(dict(labels))
-        self._rebuild()
+        entry = self.worker(worker_id)
+        entry.is_draining = is_draining
+        if not is_draining and entry.is_leaving:
+            entry.is_leaving = False
+            self._keeper.keep(entry)
+        self._rebuild(entry)
+
+    def relabel(
+        self, worker_id: str, labels: Mapping[str, str], only_models: Iterable[str] | None = None
+    ) -> None:
+        """Give a worker other labels, and other models to be used for unless they are None.
+
+        Raises:
+            NotFound: no worker has that id.
+        """
+        entry = self.worker(worker_id)
+        entry.labels = MappingProxyType(dict(labels))
+        if only_models is not None:
+            entry.only_models = frozenset(only_models)
+        self._rebuild(entry)
 
     def start(self) -> None:
         """Begin to connect."""
         self._is_started = True
         for entry in self._workers.values():
-            self._start(entry)
+            self._keeper.start(entry)
 
     async def close(self) -> None:
         """Close every connection. Running sequences fail. Nothing is left behind."""
         self._is_started = False
         for entry in list(self._workers.values()):
             self._drop(entry)
-        if self._ending:
-            await asyncio.wait(self._ending)
+        await self._keeper.wait_ended()
 
     def workers(self) -> Sequence[RegisteredWorker]:
         """All workers, in the order they were added."""
         return tuple(self._workers.values())
+
+    def find(self, url: str) -> RegisteredWorker | None:
+        """The worker of that address, in its one form (Address.url); None when there is none."""
+        return self._by_url.get(url)
 
     def worker(self, worker_id: str) -> RegisteredWorker:
         """The worker of that id.
@@ -126,7 +193,7 @@ class WorkerRegistry:
         """
         entry = self._workers.get(worker_id)
         if entry is None:
-            raise NotFound(f"unknown worker {worker_id!r}", param="id")
+            raise NotFound(f"Worker {worker_id[:200]} not found", param="id")
         return entry
 
     def models(self) -> Mapping[str, tuple[RegisteredWorker, ...]]:
@@ -142,38 +209,46 @@ class WorkerRegistry:
         return self._pools.cards.get(model_id)
 
     def constraints(self, model_id: str) -> Mapping[str, Sequence[str]]:
-        """By id of each worker that serves the model, lost ones included: the kinds of constraints that it enforces."""
+        """By placement id of each worker that serves the model, lost ones included: the kinds of constraints that it enforces."""
         return {
-            entry.id: tuple(card.capabilities.constraints)
+            placement_id: tuple(card.capabilities.constraints)
             for entry in self._pools.models.get(model_id, ())
-            for card in (entry.description.models if entry.description else ())
+            for placement_id in entry.placement_ids
+            for card in entry.cards
             if card.id == model_id
         }
 
     def place(
-        self, model_id: str, policy: Picker[RouteT], route: RouteT, exclude: frozenset[str] = frozenset()
+        self,
+        model_id: str,
+        policy: Picker[RouteT],
+        route: RouteT,
+        exclude: frozenset[str] = frozenset(),
+        tokenizer: str = "",
     ) -> Worker:
-        """Let a policy pick a worker.
+        """Let a policy pick a worker. Submit to it before anything else runs: its models may change.
 
         Args:
             model_id: the model, no alias.
             policy: who picks.
             route: what the policy may know of the request.
             exclude: ids of workers not to use.
+            tokenizer: fingerprint of the tokenizer that made the prompt; empty when it is not known.
 
         Raises:
             ModelNotFound: no worker serves the model.
             WorkerUnavailable: workers serve it, and none is ready; or nothing is known of any worker yet.
         """
-        snapshots = self._pools.snapshots(model_id)
+        snapshots = self._pools.snapshots(model_id, tokenizer)
         if exclude:
             snapshots = tuple(snapshot for snapshot in snapshots if snapshot.id not in exclude)
         if not snapshots:
             raise self._nobody(model_id)
-        worker = self._workers[policy.pick(snapshots, route).id].worker
+        worker_id, _, rank = policy.pick(snapshots, route).id.partition("@")
+        worker = self._workers[worker_id].worker
         if worker is None:
             raise self._nobody(model_id)
-        return worker
+        return RankWorker(worker, int(rank)) if rank else worker
 
     async def wait_ready(self, timeout_s: float, model_id: str | None = None) -> bool:
         """Wait until some worker is ready, for the model if one is given. Returns False on timeout."""
@@ -201,59 +276,27 @@ class WorkerRegistry:
         )
         return WorkerUnavailable(f"no worker is ready for model {model_id!r} ({reasons or 'no workers'})")
 
-    def _start(self, entry: RegisteredWorker) -> None:
-        self._tasks[entry.id] = asyncio.create_task(self._keep(entry), name=f"{entry.id} {entry.url}")
-
     def _drop(self, entry: RegisteredWorker) -> None:
-        del self._workers[entry.id]
+        del self._workers[entry.id], self._by_url[entry.url]
         entry.is_draining = True
-        task = self._tasks.pop(entry.id, None)
-        if task is not None:
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
-            task.cancel()
-        self._rebuild()
+        self._keeper.stop(entry)
+        self._rebuild(entry)
 
-    async def _keep(self, entry: RegisteredWorker) -> None:
-        """Keep one worker connected until cancelled."""
-        backoff = Backoff(self._options)
-        while True:
-            try:
-                worker = entry.worker
-                if worker is None:
-                    worker = await self._open_worker(entry.id, entry.url, self._options)
-                    self._attach(entry, worker)
-                    backoff.reset()
-                await worker.run()
-            except Unsupported as refusal:
-                self._detach(entry, refusal.message)
-                return
-            except (ProbeFailed, ProtocolMismatch) as fault:
-                self._detach(entry, str(fault))
-            except Exception:  # noqa: BLE001 - a fault of ours in one connection must not end it for ever
-                _log.exception("worker %s: the connection broke down; it is opened again", entry.url)
-            await asyncio.sleep(backoff.next_s())
+    def _drop_idle(self, entry: RegisteredWorker) -> None:
+        if entry.is_leaving and entry.id in self._workers:
+            self._drop(entry)
 
-    def _attach(self, entry: RegisteredWorker, worker: Worker) -> None:
-        def load_changed() -> None:
-            self._pools.mark_stale(entry)
-            if entry.is_draining and not worker.inflight_requests and entry.id in self._workers:
-                self._drop(entry)
+    def _load_changed(self, entry: RegisteredWorker) -> None:
+        self._pools.mark_stale(entry)
+        # A half-open breaker lets a few through at a time.
+        if not entry.breaker.is_closed and entry.is_admitted is not self._pools.is_used(entry):
+            self._rebuild(entry)
 
-        entry.worker = worker
-        worker.on_state_change = self._rebuild
-        worker.on_load_change = load_changed
-        self._rebuild()
+    def _rebuild(self, entry: RegisteredWorker) -> None:
+        self._pools.mark_outdated(entry)
+        self._tell()
 
-    def _detach(self, entry: RegisteredWorker, why: str) -> None:
-        if why != entry.why_not_known:
-            _log.warning("worker %s: %s", entry.url, why)
-        entry.last_description = entry.description
-        entry.worker, entry.why_not_known = None, why
-        self._rebuild()
-
-    def _rebuild(self) -> None:
-        self._pools.rebuild(self.workers())
+    def _tell(self) -> None:
         self._changed.set()
         for callback in tuple(self._callbacks):
             callback()

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from typing import TYPE_CHECKING
 
 from smg.errors import UNIMPLEMENTED, EngineError
 from smg.workers.base import ProtocolMismatch
 from smg.workers.connected import ConnectedWorker, ConnectionLost
 from smg.workers.engine_client import SERVICE, EngineClient, Session
-from smg.workers.http2.connection import connect
+from smg.workers.http2.connecting import connect
 from smg.workers.listeners import Listeners
 from smg.workers.outbox import Outbox
+from smg.workers.step_rate import StepRate
 from smg.workers.tokenizer_archive import save_archive
 
 if TYPE_CHECKING:
@@ -43,10 +45,16 @@ class SessionWorker(ConnectedWorker):
         self._sequences = itertools.count(1)
         self._outbox = Outbox(options.write_batch_bytes)
         self._is_flush_due = False
-        self._listeners = Listeners(self._send_abort)
+        self._listeners = Listeners(self._send_abort, self._outcome)
         self._client: EngineClient | None = None
         self._session: Session | None = None
         self._progress = 0
+        self._rate = StepRate()
+
+    @property
+    def steps_per_second(self) -> float:
+        """From the load records that the engine pushes."""
+        return self._rate.per_second(time.monotonic())
 
     @property
     def inflight_requests(self) -> int:
@@ -165,6 +173,7 @@ class SessionWorker(ConnectedWorker):
             # A load alone comes at least every second, from an engine that stands still as well.
             self._progress += load.steps != self._load.steps or bool(event.sequence)
             self._load = load
+            self._rate.heard(time.monotonic(), load.steps)
         else:
             self._progress += 1
         self._listeners.dispatch(event)

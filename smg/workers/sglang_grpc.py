@@ -16,11 +16,14 @@ from typing import TYPE_CHECKING
 from smg.errors import UNIMPLEMENTED, EngineError, SmgError
 from smg.workers.base import ProtocolMismatch
 from smg.workers.connected import ConnectedWorker, ConnectionLost
-from smg.workers.http2.connection import connect
+from smg.workers.failures import lost_error
+from smg.workers.http2.connecting import connect
+from smg.workers.sglang.aborts import Aborts
 from smg.workers.sglang.cards import describe, load_of, max_running_of, waits_for_reasoning
 from smg.workers.sglang.client import SglangClient
 from smg.workers.sglang.jobs import Jobs
 from smg.workers.sglang.names import RequestNames
+from smg.workers.sglang.ranks import Ranks
 from smg.workers.sglang.receiver import CallReceiver, Progress
 from smg.workers.sglang.requests import generate_to_sglang, refuse_late_form
 from smg.workers.sglang.scoring import embed, score
@@ -30,6 +33,8 @@ from smg_proto.engine.v1 import card_pb2
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from smg_grpc_proto.generated import sglang_scheduler_pb2 as sglang_pb2
 
     from smg.workers.base import GenerateListener, ResultListener
     from smg.workers.http2.calls import Call
@@ -50,6 +55,7 @@ class _Running:
     receiver: CallReceiver
     is_streamed: bool
     sequences_left: int
+    rank: int
 
 
 class SglangWorker(ConnectedWorker):
@@ -67,10 +73,24 @@ class SglangWorker(ConnectedWorker):
         self._draining: list[Connection] = []
         self._running: dict[int, _Running] = {}
         self._streamed = 0
-        self._jobs = Jobs(self._load_changed)
-        self._aborts: asyncio.Queue[str] = asyncio.Queue()
+        self._jobs = Jobs(self._load_changed, self._outcome)
+        self._aborts = Aborts(self._names)
         self._progress = Progress()
         self._waits_for_reasoning = True
+        self._by_rank = Ranks()
+
+    @property
+    def ranks(self) -> int:
+        """As many as the server tells, where they are to be used one by one."""
+        return self._by_rank.count
+
+    def rank_load(self, rank: int) -> card_pb2.Load:
+        """As last polled."""
+        return self._by_rank.load(rank)
+
+    def rank_inflight_requests(self, rank: int) -> int:
+        """Sequences of calls to one rank. Jobs go to any."""
+        return self._by_rank.inflight[rank]
 
     @property
     def inflight_requests(self) -> int:
@@ -148,8 +168,14 @@ class SglangWorker(ConnectedWorker):
             await self._check_health()
             self._opened(description)
             await self._serve_together(
-                self._watch_end(connection), self._watch_load(client), self._send_aborts(client)
+                self._watch_end(connection), self._watch_load(client), self._aborts.run(client)
             )
+        except asyncio.CancelledError:
+            # Not every servicer stops what a closed connection leaves behind.
+            self._give_up(lost_error(self.url, "the router closed the connection"))
+            if self._client is not None and not connection.is_closed:
+                await self._aborts.send_last(self._client)
+            raise
         finally:
             self._is_open = False
             self._client = None
@@ -170,7 +196,8 @@ class SglangWorker(ConnectedWorker):
         description = describe(model, server, f"connection-{next(self._connections)}")
         description.models[0].loras.extend(loras)
         description.max_running = description.max_running or max_running_of(loads)
-        self._load = load_of(loads)
+        self._take_loads(loads)
+        self._by_rank.count = max(1, description.data_parallel_size) if self._options.is_dp_aware else 1
         self._waits_for_reasoning = waits_for_reasoning(server)
         return description
 
@@ -209,23 +236,19 @@ class SglangWorker(ConnectedWorker):
         raise ConnectionLost(await asyncio.shield(connection.ending))
 
     async def _watch_load(self, client: SglangClient) -> None:
-        while True:
-            await asyncio.sleep(self._options.health_interval_s)
+        interval_s = self._options.load_interval_s
+        while interval_s:
+            await asyncio.sleep(interval_s)
             try:
-                self._load = load_of(await client.loads())
+                self._take_loads(await client.loads())
             except EngineError as error:
                 _log.debug("load of worker %s: %s", self.url, error.message)
             self.on_load_change()
 
-    async def _send_aborts(self, client: SglangClient) -> None:
-        while True:
-            name = await self._aborts.get()
-            try:
-                await client.abort(name)
-            except EngineError as error:
-                _log.debug("abort on worker %s: %s", self.url, error.message)
-            finally:
-                self._names.free(name)
+    def _take_loads(self, loads: sglang_pb2.GetLoadsResponse) -> None:
+        self._load = load_of(loads)
+        if self._options.is_dp_aware:
+            self._by_rank.take_loads(loads)
 
     def _submit(
         self, requests: Sequence[work_pb2.Generate], listeners: Sequence[GenerateListener]
@@ -242,9 +265,11 @@ class SglangWorker(ConnectedWorker):
         except SmgError:
             self._names.free(name)
             raise
-        receiver = CallReceiver(requests, listeners, self._progress, self._ended)
+        receiver = CallReceiver(requests, listeners, self._progress, self._ended, self._outcome)
         call = client.generate(message, receiver, first.traceparent)
-        running = _Running(client, call, name, receiver, first.stream, len(requests))
+        rank = first.data_parallel_rank
+        self._by_rank.inflight[rank] += len(requests)
+        running = _Running(client, call, name, receiver, first.stream, len(requests), rank)
         sequences = [request.sequence for request in requests]
         self._running.update(dict.fromkeys(sequences, running))
         if first.stream:
@@ -262,6 +287,7 @@ class SglangWorker(ConnectedWorker):
         """A sequence is over. With the last one of its call, so is the call."""
         running = self._running.pop(sequence)
         self._streamed -= running.is_streamed
+        self._by_rank.inflight[running.rank] -= 1
         running.sequences_left -= 1
         if running.sequences_left:
             return
@@ -269,7 +295,7 @@ class SglangWorker(ConnectedWorker):
             self._names.free(running.name)
         else:
             running.client.connection.cancel(running.call)
-            self._aborts.put_nowait(running.name)
+            self._aborts.add(running.name)
 
     def _load_changed(self) -> None:
         # The registry sets its hook after this worker was made.

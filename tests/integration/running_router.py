@@ -9,15 +9,7 @@ import httpx
 from grpc_status import rpc_status
 
 from smg.server import Router
-from smg.settings import (
-    CallerSettings,
-    HistorySettings,
-    ListenerSettings,
-    McpSettings,
-    RouterSettings,
-    RoutingSettings,
-    WorkerSettings,
-)
+from smg.settings import RouterSettings
 from smg_proto.admin.v1 import admin_pb2_grpc
 from smg_proto.chat.v1 import chat_pb2_grpc
 from smg_proto.errors.v1 import errors_pb2
@@ -25,17 +17,33 @@ from smg_proto.model.v1 import model_pb2_grpc
 
 
 @asynccontextmanager
-async def running_router(*urls, callers=None, routing=None, history=None, mcp=None, **listener):
+async def running_router(
+    *urls,
+    callers=None,
+    routing=None,
+    discovery=None,
+    fleet=None,
+    breaker=None,
+    retries=None,
+    history=None,
+    mcp=None,
+    **listener,
+):
     """`.router`, `.http` and the stubs of the gRPC services; stopped at the end."""
-    settings = RouterSettings(
-        listener=ListenerSettings(
-            host="127.0.0.1", port=0, grpc_port=0, **{"shutdown_grace_period_secs": 5, **listener}
-        ),
-        workers=WorkerSettings(worker_urls=urls),
-        callers=CallerSettings(**(callers or {})),
-        routing=RoutingSettings(**(routing or {})),
-        history=HistorySettings(**(history or {})),
-        mcp=McpSettings(**(mcp or {})),
+    ports = {"host": "127.0.0.1", "port": 0, "grpc_port": 0, "shutdown_grace_period_secs": 5}
+    settings = RouterSettings.model_validate(
+        {
+            "listener": {**ports, **listener},
+            "workers": {"worker_urls": urls},
+            "callers": callers or {},
+            "routing": routing or {},
+            "discovery": discovery or {},
+            "fleet": fleet or {},
+            "breaker": breaker or {},
+            "retries": retries or {},
+            "history": history or {},
+            "mcp": mcp or {},
+        }
     )
     router, stop = Router(settings), asyncio.Event()
     ready = asyncio.get_running_loop().create_future()

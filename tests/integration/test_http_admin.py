@@ -2,6 +2,7 @@
 
 import pytest
 
+from smg_proto.admin.v1 import admin_pb2
 from tests.integration.running_router import running_router, until
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "[[say:x]]"}]}
@@ -10,7 +11,8 @@ BODY = {"model": "m", "messages": [{"role": "user", "content": "[[say:x]]"}]}
 async def test_a_worker_is_added_listed_relabelled_and_removed(echo_worker):
     async with running_router() as gateway:
         http = gateway.http
-        assert (await http.get("/workers")).json() == {"workers": [], "total": 0, "stats": {"healthy": 0}}
+        nobody = (await http.get("/workers")).json()
+        assert (nobody["workers"], nobody["total"], nobody["stats"]["healthy"]) == ([], 0, 0)
         url = await echo_worker()
         added = await http.post("/workers", json={"url": url, "labels": {"zone": "a"}})
         assert added.status_code == 202
@@ -20,6 +22,7 @@ async def test_a_worker_is_added_listed_relabelled_and_removed(echo_worker):
         told = (await http.get(path)).json()
         assert (told["url"], told["model_id"], told["labels"]) == (url, "m", {"zone": "a"})
         assert (told["status"], told["is_healthy"]) == ("ready", True)
+        assert (told["origin"], told["circuit_breaker"]) == ("api", "closed")
         assert (await http.post("/v1/chat/completions", json=BODY)).status_code == 200
         assert (await http.put(path, json={"labels": {"zone": "b"}})).status_code == 202
         assert (await http.get("/workers")).json()["workers"][0]["labels"] == {"zone": "b"}
@@ -37,12 +40,58 @@ async def test_a_worker_that_drains_ends_its_work_first(echo_worker):
         async with gateway.http.stream("POST", "/v1/chat/completions", json=body) as stream:
             lines = stream.aiter_lines()
             await anext(lines)
-            removed = await gateway.http.delete(f"/workers/{worker_id}", params={"drain": "true"})
+            removed = await gateway.http.delete(f"/workers/{worker_id}")
             assert removed.status_code == 202
             assert (await gateway.http.get(f"/workers/{worker_id}")).json()["status"] == "draining"
             assert (await gateway.http.post("/v1/chat/completions", json=BODY)).status_code == 503
             assert [line async for line in lines if line][-1] == "data: [DONE]"
         await until(lambda: not gateway.router.registry.workers())
+
+
+async def test_a_worker_that_is_not_to_drain_is_cut_and_the_client_told(echo_worker):
+    async with running_router(await echo_worker(step_seconds=0.01)) as gateway:
+        worker_id = gateway.router.registry.workers()[0].id
+        body = {**BODY, "messages": [{"role": "user", "content": "[[len:400]]"}], "stream": True}
+        async with gateway.http.stream("POST", "/v1/chat/completions", json=body) as stream:
+            lines = stream.aiter_lines()
+            await anext(lines)
+            await gateway.http.delete(f"/workers/{worker_id}", params={"drain": "false"})
+            assert gateway.router.registry.workers() == ()
+            rest = [line async for line in lines if line]
+            assert "error" in rest[-2]
+            assert rest[-1] == "data: [DONE]"
+
+
+async def test_a_worker_is_taken_out_of_service_and_back_over_both_doors(echo_worker):
+    async with running_router(await echo_worker()) as gateway:
+        http, worker_id = gateway.http, gateway.router.registry.workers()[0].id
+        path = f"/workers/{worker_id}"
+        assert (await http.put(path, json={"draining": True})).status_code == 202
+        told = (await http.get(path)).json()
+        assert (told["status"], told["is_healthy"], told["labels"]) == ("draining", False, {})
+        refused = await http.post("/v1/chat/completions", json=BODY)
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        back = admin_pb2.UpdateWorkerRequest(
+            id=worker_id, labels=admin_pb2.Labels(values={"zone": "a"}), draining=False
+        )
+        worker = (await gateway.admin.UpdateWorker(back)).worker
+        assert (worker.state, worker.labels["zone"]) == (admin_pb2.WORKER_STATE_READY, "a")
+        assert (worker.origin, worker.breaker) == ("settings", "closed")
+        assert (await http.post("/v1/chat/completions", json=BODY)).status_code == 200
+        # What is not named stays as it is.
+        assert (await http.put(path, json={})).status_code == 202
+        assert (await http.get(path)).json()["labels"] == {"zone": "a"}
+
+
+async def test_a_worker_is_used_for_the_named_models_alone(echo_worker):
+    url = await echo_worker(
+        model_ids=("m", "n"), model_paths=(str(echo_worker._tokenizer_dir), str(echo_worker._tokenizer_dir))
+    )
+    async with running_router() as gateway:
+        await gateway.http.post("/workers", json={"url": url, "models": ["n"]})
+        await until(lambda: gateway.router.registry.snapshots("n"))
+        assert [model["id"] for model in (await gateway.http.get("/v1/models")).json()["data"]] == ["n"]
+        assert (await gateway.http.post("/v1/chat/completions", json=BODY)).status_code == 404
 
 
 async def test_loads_and_caches_of_all_workers(echo_worker):
@@ -52,6 +101,10 @@ async def test_loads_and_caches_of_all_workers(echo_worker):
         loads = (await gateway.http.get("/get_loads")).json()["workers"]
         assert [(load["worker"], load["load"], load["is_healthy"]) for load in loads] == [
             (url, 0, True) for url in urls
+        ]
+        rows = (await gateway.http.get("/loads")).json()["loads"]
+        assert [(row["worker"], row["dp_rank"], row["num_running_reqs"]) for row in rows] == [
+            (url, 0, 0) for url in urls
         ]
         flushed = await gateway.http.post("/flush_cache")
         assert flushed.status_code == 200
@@ -77,8 +130,27 @@ async def test_a_worker_that_cannot_be_flushed_is_named():
         (b'{"url": "grpc://h:1", "labels": 1}', 400, "BAD_REQUEST", "labels"),
         (b'{"url": "grpc://h:1", "labels": {"a": 1}}', 400, "BAD_REQUEST", "labels.a"),
         (b'{"url": "grpc://127.0.0.1:9"}', 409, "WORKER_ALREADY_EXISTS", "worker-1"),
+        (b'{"url": "127.0.0.1:9"}', 409, "WORKER_ALREADY_EXISTS", "worker-1"),
+        (b'{"url": "GRPC://127.0.0.1:9/"}', 409, "WORKER_ALREADY_EXISTS", "worker-1"),
+        (b'{"url": "grpc://h:1", "worker_type": "prefill"}', 400, "BAD_REQUEST", "'prefill'"),
+        (b'{"url": "grpc://h:1", "models": [""]}', 400, "BAD_REQUEST", "models"),
+        (b'{"url": "grpc://h:1", "models": "m"}', 400, "BAD_REQUEST", "models"),
     ],
-    ids=["empty", "broken", "array", "number", "no url", "labels", "label", "known"],
+    ids=[
+        "empty",
+        "broken",
+        "array",
+        "number",
+        "no url",
+        "labels",
+        "label",
+        "known",
+        "known without a scheme",
+        "known otherwise written",
+        "kind",
+        "no model",
+        "model",
+    ],
 )
 async def test_bad_additions_are_refused(body, status, code, says):
     async with running_router() as gateway:

@@ -147,6 +147,20 @@ async def test_what_sglang_cannot_do_is_refused_at_once_and_leaves_nothing():
     await double.kill()
 
 
+async def test_a_router_that_closes_tells_the_server_what_to_stop():
+    double = SglangDouble()
+    await double.start()
+    async with watched(double.url) as watch:
+        answers = [Collector() for _ in range(3)]
+        for answer in answers:
+            watch.worker.generate(generate_request([HANGS, 4]), answer)
+        await asyncio.gather(*(answer.first_step.wait() for answer in answers))
+    # The connection is closed; calls that end stop nothing on some servers, aborts do.
+    assert sorted(double.aborts) == sorted(request.request_id for request in double.requests)
+    assert all(answer.error is not None for answer in answers)
+    await double.kill()
+
+
 async def test_choices_of_one_request_get_names_of_their_own():
     double = SglangDouble()
     await double.start()

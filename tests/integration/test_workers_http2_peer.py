@@ -10,7 +10,7 @@ import h2.events
 import h2.settings
 
 from smg.workers.address import Address
-from smg.workers.http2.connection import connect
+from smg.workers.http2.connecting import connect
 from smg.workers.options import WorkerOptions
 
 

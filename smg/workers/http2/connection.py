@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from smg.errors import CANCELLED, DEADLINE_EXCEEDED, UNAVAILABLE
+from smg.tls.worker import handshake_fault
 from smg.workers.http2 import frames
 from smg.workers.http2.calls import Answer, Call, prefixed
 from smg.workers.http2.frames import ProtocolError
@@ -24,7 +25,6 @@ from smg.workers.http2.sending import Uploads
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from smg.workers.address import Address
     from smg.workers.http2.calls import Receiver
     from smg.workers.http2.headers import Block
     from smg.workers.options import WorkerOptions
@@ -35,20 +35,9 @@ _log = logging.getLogger(__name__)
 _MANY_STREAMS = 16
 _REFILL_BYTES = 2**30
 
+_NO_TLS = "; if it wants TLS, its address must begin with grpcs://"
+_NO_CERTIFICATE = "; it may want a certificate that it trusts (--client-cert-path)"
 _CANCELLED = Status(CANCELLED, "cancelled", {})
-
-
-async def connect(address: Address, options: WorkerOptions) -> Connection:
-    """Open a connection. The server's settings may come later.
-
-    Raises:
-        OSError: nobody answers.
-        TimeoutError: it took too long.
-    """
-    connection = Connection(address.target, options)
-    async with asyncio.timeout(options.connect_timeout_s):
-        await asyncio.get_running_loop().create_connection(lambda: connection, address.host, address.port)
-    return connection
 
 
 @dataclass(slots=True)
@@ -69,9 +58,10 @@ class Connection(asyncio.Protocol):
             still end well.
     """
 
-    def __init__(self, authority: str, options: WorkerOptions) -> None:
+    def __init__(self, authority: str, options: WorkerOptions, *, is_tls: bool = False) -> None:
         self._loop = asyncio.get_running_loop()
         self._authority = authority
+        self._is_tls = is_tls
         self._options = options
         self._transport: asyncio.Transport | None = None
         self._uploads = Uploads(self._write)
@@ -81,6 +71,7 @@ class Connection(asyncio.Protocol):
         self._waiting: deque[_Waiting] = deque()
         self._numbers = itertools.count(1, 2)
         self._max_streams = 2**31
+        self._is_greeted = False
         self._rest = b""
         self._unacknowledged = 0
         self._touched: list[Call] = []
@@ -122,7 +113,7 @@ class Connection(asyncio.Protocol):
             call.status = Status(UNAVAILABLE, self.ending.result(), {})
             self._loop.call_soon(self._tell, [call])
             return call
-        block = self._block(path) if not metadata else request_block(self._authority, path, metadata)
+        block = self._block(path, metadata)
         self._waiting.append(_Waiting(call, block, body, is_open))
         self._start_waiting()
         return call
@@ -158,8 +149,7 @@ class Connection(asyncio.Protocol):
 
     def close(self, why: str = "the router closed the connection") -> None:
         """Close. Every running call ends with UNAVAILABLE."""
-        if self._transport is not None:
-            self._transport.close()
+        self._hang_up()
         self._end(why)
 
     # asyncio.Protocol
@@ -172,7 +162,12 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing more will come."""
-        self._end(f"connection lost: {exc}" if exc else "the server closed the connection")
+        why = handshake_fault(exc) if isinstance(exc, OSError) else str(exc or "")
+        text = f"connection lost: {why}" if why else "the server closed the connection"
+        if not self._is_greeted:
+            # Servers that want TLS, or a certificate, close without a word.
+            text += _NO_CERTIFICATE if self._is_tls else _NO_TLS
+        self._end(text)
 
     def data_received(self, data: bytes) -> None:
         """Take a read apart, and tell every call that got something."""
@@ -272,6 +267,7 @@ class Connection(asyncio.Protocol):
     def _take_settings(self, flags: int, payload: bytes) -> None:
         if flags & frames.ACK:
             return
+        self._is_greeted = True
         settings = frames.settings_of(payload)
         self._max_streams = settings.get(frames.MAX_CONCURRENT_STREAMS, self._max_streams)
         self._write(frames.frame(frames.SETTINGS, frames.ACK, 0))
@@ -301,8 +297,8 @@ class Connection(asyncio.Protocol):
         self._streams.pop(call.stream, None)
         self._uploads.forget(call.stream)
         self._start_waiting()
-        if self.ending.done() and not self._streams and self._transport is not None:
-            self._transport.close()
+        if self.ending.done() and not self._streams:
+            self._hang_up()
 
     def _refuse(self, call: Call) -> None:
         """A call ended here because of what the server sent."""
@@ -356,6 +352,11 @@ class Connection(asyncio.Protocol):
             self._write(frames.window_update(self._unacknowledged))
             self._unacknowledged = 0
 
+    def _hang_up(self) -> None:
+        """Close the socket. In TLS that would wait for the server to agree, which need not come: its calls end anyway."""
+        if self._transport is not None:
+            (self._transport.abort if self._is_tls else self._transport.close)()
+
     def _resume(self) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
@@ -364,8 +365,10 @@ class Connection(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
-    def _block(self, path: str) -> bytes:
+    def _block(self, path: str, metadata: tuple[tuple[str, str], ...]) -> bytes:
+        if metadata:
+            return request_block(self._authority, path, metadata, is_tls=self._is_tls)
         block = self._blocks_out.get(path)
         if block is None:
-            block = self._blocks_out[path] = request_block(self._authority, path)
+            block = self._blocks_out[path] = request_block(self._authority, path, is_tls=self._is_tls)
         return block

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 MAX_HEADER_BYTES = 64 * 1024
 
-# :method POST and :scheme http are entries 3 and 6 of the static table.
+# :method POST, and :scheme http or https, are entries 3, 6 and 7 of the static table.
 _POST_HTTP = b"\x83\x86"
+_POST_HTTPS = b"\x83\x87"
 _MAX_CACHED = 256
 
 # gRPC's table "http-grpc-status-mapping"; everything else is UNKNOWN.
@@ -49,7 +50,9 @@ class Status:
     trailers: Mapping[str, str]
 
 
-def request_block(authority: str, path: str, metadata: Iterable[tuple[str, str]] = ()) -> bytes:
+def request_block(
+    authority: str, path: str, metadata: Iterable[tuple[str, str]] = (), *, is_tls: bool = False
+) -> bytes:
     """The header block of a gRPC request, every literal spelled out: it depends on no table."""
     fields = [
         (":authority", authority),
@@ -57,7 +60,9 @@ def request_block(authority: str, path: str, metadata: Iterable[tuple[str, str]]
         ("te", "trailers"),
         ("content-type", "application/grpc"),
     ]
-    return _POST_HTTP + b"".join(_literal(name, value) for name, value in (*fields, *metadata))
+    return (_POST_HTTPS if is_tls else _POST_HTTP) + b"".join(
+        _literal(name, value) for name, value in (*fields, *metadata)
+    )
 
 
 class HeaderReader:

@@ -10,6 +10,8 @@ from smg.workers.sglang.requests import CONSTRAINT_KINDS
 from smg_proto.engine.v1 import card_pb2
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from smg_grpc_proto.generated import sglang_scheduler_pb2 as sglang_pb2
 
 _log = logging.getLogger(__name__)
@@ -48,6 +50,7 @@ def describe(
         max_running=_whole(args["max_running_requests"].number_value)
         if "max_running_requests" in args
         else 0,
+        data_parallel_size=_whole(args["dp_size"].number_value) if "dp_size" in args else 0,
     )
 
 
@@ -59,7 +62,16 @@ def waits_for_reasoning(server: sglang_pb2.GetServerInfoResponse) -> bool:
 
 def load_of(answer: sglang_pb2.GetLoadsResponse) -> card_pb2.Load:
     """The load, all data-parallel ranks together."""
-    loads = answer.loads
+    return _sum(answer.loads)
+
+
+def rank_loads_of(answer: sglang_pb2.GetLoadsResponse) -> dict[int, card_pb2.Load]:
+    """The load of each data-parallel rank that tells one."""
+    return {load.dp_rank: _sum([load]) for load in answer.loads}
+
+
+def _sum(loads: Iterable[sglang_pb2.SchedulerLoad]) -> card_pb2.Load:
+    loads = list(loads)
     return card_pb2.Load(
         running=_whole(sum(each.num_running_reqs for each in loads)),
         waiting=_whole(sum(each.num_waiting_reqs for each in loads)),

@@ -30,9 +30,12 @@ class _Job:
 class Jobs:
     """The jobs of one worker. Each ends with one call of its listener, unless it was cancelled."""
 
-    def __init__(self, on_change: Callable[[], None]) -> None:
-        """Args: on_change: called when a job starts or ends."""
+    def __init__(
+        self, on_change: Callable[[], None], on_outcome: Callable[[SmgError | None], None] = lambda _: None
+    ) -> None:
+        """Args: on_change is called when a job starts or ends; on_outcome is told how (Worker.on_outcome)."""
         self._on_change = on_change
+        self._on_outcome = on_outcome
         self._jobs: dict[int, _Job] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -81,8 +84,10 @@ class Jobs:
             return
         self._on_change()
         if isinstance(outcome, SmgError):
+            self._on_outcome(outcome)
             _tell_failure(job.listener, outcome)
             return
+        self._on_outcome(None)
         try:
             job.listener.on_result(outcome)
         except Exception as fault:  # noqa: BLE001 - a listener must not end the worker

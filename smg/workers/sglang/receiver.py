@@ -47,8 +47,17 @@ class CallReceiver:
         listeners: Sequence[GenerateListener],
         progress: Progress,
         on_over: Callable[[int], None],
+        on_outcome: Callable[[SmgError | None], None] = lambda _: None,
     ) -> None:
-        """Args: on_over: called once for each sequence before its listener hears the end, with its number."""
+        """Take whom to call.
+
+        Args:
+            requests: the sequences.
+            listeners: one per request.
+            progress: counts what arrives.
+            on_over: called once for each sequence before its listener hears the end, with its number.
+            on_outcome: told how the engine ended each, and of one failure for a call that failed (Worker.on_outcome).
+        """
         is_shared = len(requests) > 1
         self._answers = [
             SequenceAnswer(request, listener, counts_ids=is_shared)
@@ -57,6 +66,7 @@ class CallReceiver:
         self._alone = None if is_shared else self._answers[0]
         self._progress = progress
         self._on_over = on_over
+        self._on_outcome = on_outcome
         self._has_ended = self._has_tokens = False
 
     @property
@@ -93,6 +103,8 @@ class CallReceiver:
                 engine_code=INTERNAL,
                 code=late_code or "no_responses_from_server",
             )
+        if not all(answer.is_over for answer in self._answers):
+            self._on_outcome(error)
         self._fail_all(error)
 
     def abandon(self, sequence: int) -> None:
@@ -162,9 +174,11 @@ class CallReceiver:
                 engine_code=INTERNAL,
                 code="worker_stream_failed",
             )
+            self._on_outcome(error)
             self._fail(answer, error)
             return
         answer.is_over = True
+        self._on_outcome(None)
         self._on_over(answer.sequence)
         answer.tell_end(complete)
 

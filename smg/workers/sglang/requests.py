@@ -69,6 +69,8 @@ def generate_to_sglang(
         )
     result = sglang_pb2.GenerateRequest(request_id=request_id, stream=request.stream, lora_id=request.lora)
     result.tokenized.input_ids.extend(ids_from_bytes(request.prompt_ids + request.output_ids))
+    if request.HasField("data_parallel_rank"):
+        result.data_parallel_rank = request.data_parallel_rank
     _put_sampling(result.sampling_params, request.sampling, defaults, prior_tokens)
     result.sampling_params.n = choices
     # With this flag a server counts the tokens of reasoning, and holds a form back until it has ended.

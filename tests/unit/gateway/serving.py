@@ -9,7 +9,7 @@ from gateway.app import GatewayApp, Limits
 from gateway.listener import HttpListener, bind
 from gateway.routes import Route, RouteTable
 from gateway.sse import KeepAlive
-from smg.types.callers import CallerDirectory
+from smg.callers.directory import CallerDirectory
 
 
 class Counts:

@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
+from smg.callers.directory import caller_directory
 from smg.errors import InvalidRequest, Overloaded, WorkerUnavailable
-from smg.types.callers import CallerDirectory
+from smg.settings import CallerSettings
 from tests.unit.gateway.serving import Counts, client, echo, exchange, gateway, listening
 
 
@@ -70,7 +71,7 @@ async def test_what_a_handler_raises_becomes_the_answer(path, status, body):
     assert answer.status_code == status
     assert answer.json() == {"error": body}
     assert answer.headers.get("x-smg-error-code") == (body["code"] if status != 400 else None)
-    assert answer.headers.get("retry-after") == ("2" if status == 429 else None)
+    assert answer.headers.get("retry-after") == {503: "1", 429: "2"}.get(status)
     assert answer.headers["x-request-id"].startswith("x-")
 
 
@@ -138,7 +139,7 @@ async def test_a_body_in_pieces_is_joined():
     ],
 )
 async def test_keys_open_what_they_should(authorization, serving, admin):
-    callers = CallerDirectory("shared", [("red", "red-key")])
+    callers = caller_directory(CallerSettings(api_key="shared", tenant_api_key=("red:red-key",)))
     access = {"serve": "serving", "admin": "admin", "open": "open"}
     app = gateway(*[("POST", f"/{path}", echo, who) for path, who in access.items()], callers=callers)
     headers = {"authorization": authorization} if authorization else {}

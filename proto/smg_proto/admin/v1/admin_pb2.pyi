@@ -90,6 +90,9 @@ class Worker(_message.Message):
     LOAD_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
     ADDED_AT_FIELD_NUMBER: _builtins.int
+    ORIGIN_FIELD_NUMBER: _builtins.int
+    BREAKER_FIELD_NUMBER: _builtins.int
+    ONLY_MODELS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Id, chosen by the router."""
     url: _builtins.str
@@ -104,6 +107,10 @@ class Worker(_message.Message):
     """Engine software and version, as it tells."""
     inflight_requests: _builtins.int
     """Requests of this router that the worker is working on."""
+    origin: _builtins.str
+    """Who named it: "settings", "api", or the kind of discovery: "dns", "file", "kubernetes"."""
+    breaker: _builtins.str
+    """Its circuit breaker: "closed", "open" (takes nothing), "half_open" (takes a few requests to try it)."""
     @_builtins.property
     def models(self) -> _containers.RepeatedCompositeFieldContainer[_card_pb2.ModelCard]:
         """Model cards."""
@@ -120,6 +127,10 @@ class Worker(_message.Message):
     def added_at(self) -> _timestamp_pb2.Timestamp:
         """When it was added."""
 
+    @_builtins.property
+    def only_models(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The models that it is to be used for; empty: all that it serves."""
+
     def __init__(
         self,
         *,
@@ -134,10 +145,13 @@ class Worker(_message.Message):
         load: _card_pb2.Load | None = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         added_at: _timestamp_pb2.Timestamp | None = ...,
+        origin: _builtins.str = ...,
+        breaker: _builtins.str = ...,
+        only_models: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["added_at", b"added_at", "load", b"load"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["added_at", b"added_at", "engine", b"engine", "id", b"id", "inflight_requests", b"inflight_requests", "labels", b"labels", "load", b"load", "models", b"models", "protocol", b"protocol", "reason", b"reason", "state", b"state", "url", b"url"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["added_at", b"added_at", "breaker", b"breaker", "engine", b"engine", "id", b"id", "inflight_requests", b"inflight_requests", "labels", b"labels", "load", b"load", "models", b"models", "only_models", b"only_models", "origin", b"origin", "protocol", b"protocol", "reason", b"reason", "state", b"state", "url", b"url"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -258,21 +272,27 @@ class AddWorkerRequest(_message.Message):
 
     URL_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
+    ONLY_MODELS_FIELD_NUMBER: _builtins.int
     url: _builtins.str
     """grpc://host:port or http://host:port. Required."""
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Labels to keep with it."""
 
+    @_builtins.property
+    def only_models(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Models that it is to be used for; one that it does not serve is never asked of it. Empty: all that it serves."""
+
     def __init__(
         self,
         *,
         url: _builtins.str = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        only_models: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["labels", b"labels", "url", b"url"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["labels", b"labels", "only_models", b"only_models", "url", b"url"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -301,6 +321,113 @@ class AddWorkerResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AddWorkerResponse: _TypeAlias = AddWorkerResponse  # noqa: Y015
+
+@_typing.final
+class UpdateWorkerRequest(_message.Message):
+    """Changes a worker."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
+    DRAINING_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """Id. Required."""
+    draining: _builtins.bool
+    """True: it finishes what runs and takes nothing new, until it is set to false. Unset: as it was."""
+    @_builtins.property
+    def labels(self) -> Global___Labels:
+        """Labels in place of those that it has. Unset: they stay."""
+
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        labels: Global___Labels | None = ...,
+        draining: _builtins.bool | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_draining", b"_draining", "_labels", b"_labels", "draining", b"draining", "labels", b"labels"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_draining", b"_draining", "_labels", b"_labels", "draining", b"draining", "id", b"id", "labels", b"labels"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__draining: _TypeAlias = _typing.Literal["draining"]  # noqa: Y015
+    _WhichOneofArgType__draining: _TypeAlias = _typing.Literal["_draining", b"_draining"]  # noqa: Y015
+    _WhichOneofReturnType__labels: _TypeAlias = _typing.Literal["labels"]  # noqa: Y015
+    _WhichOneofArgType__labels: _TypeAlias = _typing.Literal["_labels", b"_labels"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__draining) -> _WhichOneofReturnType__draining | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__labels) -> _WhichOneofReturnType__labels | None: ...
+
+Global___UpdateWorkerRequest: _TypeAlias = UpdateWorkerRequest  # noqa: Y015
+
+@_typing.final
+class Labels(_message.Message):
+    """Labels of a worker."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class ValuesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    VALUES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def values(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Values by name."""
+
+    def __init__(
+        self,
+        *,
+        values: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["values", b"values"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Labels: _TypeAlias = Labels  # noqa: Y015
+
+@_typing.final
+class UpdateWorkerResponse(_message.Message):
+    """The changed worker."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKER_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def worker(self) -> Global___Worker:
+        """The worker."""
+
+    def __init__(
+        self,
+        *,
+        worker: Global___Worker | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["worker", b"worker"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["worker", b"worker"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateWorkerResponse: _TypeAlias = UpdateWorkerResponse  # noqa: Y015
 
 @_typing.final
 class RemoveWorkerRequest(_message.Message):

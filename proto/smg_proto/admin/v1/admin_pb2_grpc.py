@@ -51,6 +51,11 @@ class AdminServiceStub:
                 request_serializer=smg_dot_admin_dot_v1_dot_admin__pb2.AddWorkerRequest.SerializeToString,
                 response_deserializer=smg_dot_admin_dot_v1_dot_admin__pb2.AddWorkerResponse.FromString,
                 _registered_method=True)
+        self.UpdateWorker = channel.unary_unary(
+                '/smg.admin.v1.AdminService/UpdateWorker',
+                request_serializer=smg_dot_admin_dot_v1_dot_admin__pb2.UpdateWorkerRequest.SerializeToString,
+                response_deserializer=smg_dot_admin_dot_v1_dot_admin__pb2.UpdateWorkerResponse.FromString,
+                _registered_method=True)
         self.RemoveWorker = channel.unary_unary(
                 '/smg.admin.v1.AdminService/RemoveWorker',
                 request_serializer=smg_dot_admin_dot_v1_dot_admin__pb2.RemoveWorkerRequest.SerializeToString,
@@ -95,6 +100,13 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UpdateWorker(self, request, context):
+        """Changes a worker's labels, or takes it out of service and back. NOT_FOUND for an unknown id.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RemoveWorker(self, request, context):
         """Removes a worker. With drain it takes no new work, and goes when its running work has ended. NOT_FOUND for
         an unknown id.
@@ -134,6 +146,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.AddWorker,
                     request_deserializer=smg_dot_admin_dot_v1_dot_admin__pb2.AddWorkerRequest.FromString,
                     response_serializer=smg_dot_admin_dot_v1_dot_admin__pb2.AddWorkerResponse.SerializeToString,
+            ),
+            'UpdateWorker': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateWorker,
+                    request_deserializer=smg_dot_admin_dot_v1_dot_admin__pb2.UpdateWorkerRequest.FromString,
+                    response_serializer=smg_dot_admin_dot_v1_dot_admin__pb2.UpdateWorkerResponse.SerializeToString,
             ),
             'RemoveWorker': grpc.unary_unary_rpc_method_handler(
                     servicer.RemoveWorker,
@@ -234,6 +251,33 @@ class AdminService:
             '/smg.admin.v1.AdminService/AddWorker',
             smg_dot_admin_dot_v1_dot_admin__pb2.AddWorkerRequest.SerializeToString,
             smg_dot_admin_dot_v1_dot_admin__pb2.AddWorkerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateWorker(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/smg.admin.v1.AdminService/UpdateWorker',
+            smg_dot_admin_dot_v1_dot_admin__pb2.UpdateWorkerRequest.SerializeToString,
+            smg_dot_admin_dot_v1_dot_admin__pb2.UpdateWorkerResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -43,6 +43,8 @@ class AdminServiceStub:
     """Adds a worker and starts to connect to it; does not wait for it. ALREADY_EXISTS for a known address,
     INVALID_ARGUMENT for an address that is not grpc:// or http://.
     """
+    UpdateWorker: _grpc.UnaryUnaryMultiCallable[_admin_pb2.UpdateWorkerRequest, _admin_pb2.UpdateWorkerResponse]
+    """Changes a worker's labels, or takes it out of service and back. NOT_FOUND for an unknown id."""
     RemoveWorker: _grpc.UnaryUnaryMultiCallable[_admin_pb2.RemoveWorkerRequest, _admin_pb2.RemoveWorkerResponse]
     """Removes a worker. With drain it takes no new work, and goes when its running work has ended. NOT_FOUND for
     an unknown id.
@@ -67,6 +69,8 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Adds a worker and starts to connect to it; does not wait for it. ALREADY_EXISTS for a known address,
     INVALID_ARGUMENT for an address that is not grpc:// or http://.
     """
+    UpdateWorker: _aio.UnaryUnaryMultiCallable[_admin_pb2.UpdateWorkerRequest, _admin_pb2.UpdateWorkerResponse]  # type: ignore[assignment]
+    """Changes a worker's labels, or takes it out of service and back. NOT_FOUND for an unknown id."""
     RemoveWorker: _aio.UnaryUnaryMultiCallable[_admin_pb2.RemoveWorkerRequest, _admin_pb2.RemoveWorkerResponse]  # type: ignore[assignment]
     """Removes a worker. With drain it takes no new work, and goes when its running work has ended. NOT_FOUND for
     an unknown id.
@@ -106,6 +110,14 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """Adds a worker and starts to connect to it; does not wait for it. ALREADY_EXISTS for a known address,
         INVALID_ARGUMENT for an address that is not grpc:// or http://.
         """
+
+    @_abc_1.abstractmethod
+    def UpdateWorker(
+        self,
+        request: _admin_pb2.UpdateWorkerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.UpdateWorkerResponse, _abc.Awaitable[_admin_pb2.UpdateWorkerResponse]]:
+        """Changes a worker's labels, or takes it out of service and back. NOT_FOUND for an unknown id."""
 
     @_abc_1.abstractmethod
     def RemoveWorker(

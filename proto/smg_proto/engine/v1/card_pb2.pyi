@@ -46,6 +46,7 @@ class DescribeResponse(_message.Message):
     ENGINE_VERSION_FIELD_NUMBER: _builtins.int
     INSTANCE_ID_FIELD_NUMBER: _builtins.int
     MAX_RUNNING_FIELD_NUMBER: _builtins.int
+    DATA_PARALLEL_SIZE_FIELD_NUMBER: _builtins.int
     engine: _builtins.str
     """Engine software: "echo", "local", "sglang"."""
     engine_version: _builtins.str
@@ -54,6 +55,8 @@ class DescribeResponse(_message.Message):
     """As in Ready."""
     max_running: _builtins.int
     """As in Ready."""
+    data_parallel_size: _builtins.int
+    """Data-parallel ranks, each with a scheduler and a prefix cache of its own. 0 and 1 mean none to choose from."""
     @_builtins.property
     def models(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelCard]:
         """Every model of the worker. The first is used where a request names none."""
@@ -66,10 +69,11 @@ class DescribeResponse(_message.Message):
         engine_version: _builtins.str = ...,
         instance_id: _builtins.str = ...,
         max_running: _builtins.int = ...,
+        data_parallel_size: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["engine", b"engine", "engine_version", b"engine_version", "instance_id", b"instance_id", "max_running", b"max_running", "models", b"models"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data_parallel_size", b"data_parallel_size", "engine", b"engine", "engine_version", b"engine_version", "instance_id", b"instance_id", "max_running", b"max_running", "models", b"models"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

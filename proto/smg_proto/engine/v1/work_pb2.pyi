@@ -66,6 +66,7 @@ class Generate(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     TRACEPARENT_FIELD_NUMBER: _builtins.int
     REASONING_FIELD_NUMBER: _builtins.int
+    DATA_PARALLEL_RANK_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Chosen by the router, unique in the session, never reused."""
     prompt_ids: _builtins.bytes
@@ -87,6 +88,10 @@ class Generate(_message.Message):
     """W3C trace context. Empty: no trace."""
     reasoning: _builtins.bool
     """The output begins with reasoning: engines that can count its tokens do (Finished.reasoning_tokens). A hint."""
+    data_parallel_rank: _builtins.int
+    """Data-parallel rank that is to run it, below DescribeResponse.data_parallel_size. Unset: the engine chooses. An
+    engine without ranks ignores it.
+    """
     @_builtins.property
     def sampling(self) -> _card_pb2.Sampling:
         """How to choose tokens."""
@@ -116,12 +121,15 @@ class Generate(_message.Message):
         request_id: _builtins.str = ...,
         traceparent: _builtins.str = ...,
         reasoning: _builtins.bool = ...,
+        data_parallel_rank: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["constraint", b"constraint", "logprobs", b"logprobs", "sampling", b"sampling"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_data_parallel_rank", b"_data_parallel_rank", "constraint", b"constraint", "data_parallel_rank", b"data_parallel_rank", "logprobs", b"logprobs", "sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["constraint", b"constraint", "logprobs", b"logprobs", "lora", b"lora", "model", b"model", "output_ids", b"output_ids", "prompt_ids", b"prompt_ids", "reasoning", b"reasoning", "request_id", b"request_id", "sampling", b"sampling", "sequence", b"sequence", "stream", b"stream", "traceparent", b"traceparent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_data_parallel_rank", b"_data_parallel_rank", "constraint", b"constraint", "data_parallel_rank", b"data_parallel_rank", "logprobs", b"logprobs", "lora", b"lora", "model", b"model", "output_ids", b"output_ids", "prompt_ids", b"prompt_ids", "reasoning", b"reasoning", "request_id", b"request_id", "sampling", b"sampling", "sequence", b"sequence", "stream", b"stream", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__data_parallel_rank: _TypeAlias = _typing.Literal["data_parallel_rank"]  # noqa: Y015
+    _WhichOneofArgType__data_parallel_rank: _TypeAlias = _typing.Literal["_data_parallel_rank", b"_data_parallel_rank"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__data_parallel_rank) -> _WhichOneofReturnType__data_parallel_rank | None: ...
 
 Global___Generate: _TypeAlias = Generate  # noqa: Y015
 

@@ -100,6 +100,12 @@ def test_an_error_is_written_as_documented(error):
     status, headers, body = error_answer(error("what was wrong", **arguments))
     documented = plain_document()["components"]["responses"]
     names = {name.decode().lower() for name, _ in headers} - {"content-type"}
+    if dict(headers).get(b"content-type", b"").startswith(b"text/plain"):
+        operation = plain_document()["paths"]["/workers"]["post"]["responses"]
+        name = operation[str(status)]["$ref"].rpartition("/")[2]
+        assert documented[name].get("content", {"text/plain": {}}).keys() == {"text/plain"}
+        assert names <= {header.lower() for header in documented[name]["headers"]}
+        return
     if not body:
         assert (status, "content" in documented["Unauthorized"]) == (401, False)
         return

@@ -81,6 +81,11 @@ def test_a_gateway_without_models_is_told(talk, gateway):
     assert "serves no model yet" in talk("one\n")[2]
 
 
+def test_an_authority_that_cannot_be_read_is_told(talk):
+    status, _, err = talk("one\n", "--ca-cert-path", "/no/ca")
+    assert (status, "--ca-cert-path '/no/ca': No such file" in err) == (1, True)
+
+
 def test_no_gateway_is_told(capsys):
     assert run(["--url", "http://127.0.0.1:1"]) == 1
     assert "no gateway at http://127.0.0.1:1" in capsys.readouterr().err

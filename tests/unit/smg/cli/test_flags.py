@@ -63,8 +63,8 @@ def test_a_flag_that_is_not_served_yet_fails_and_says_so():
 
 
 def test_a_flag_whose_wish_is_already_true_is_taken_with_a_note():
-    assert read("--disable-circuit-breaker --port 1").notes == [
-        "--disable-circuit-breaker changes nothing: there is no circuit breaker"
+    assert read("--worker-auto-recovery --port 1").notes == [
+        "--worker-auto-recovery changes nothing: a lost worker is connected to until it answers"
     ]
 
 

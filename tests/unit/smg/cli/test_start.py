@@ -97,8 +97,25 @@ def test_an_address_of_another_machine_is_told(host):
 
 
 def test_all_keys_are_secrets():
-    settings = RouterSettings(callers=CallerSettings(api_key="one", tenant_api_key=["t:two"]))
-    assert sorted(secrets_of(settings)) == ["one", "two"]
+    keys = CallerSettings(api_key="1", tenant_api_key=["t:2"], control_plane_api_keys=["i:n:user:3"])
+    assert sorted(secrets_of(RouterSettings(callers=keys))) == ["1", "2", "3"]
+
+
+def test_files_for_tls_that_cannot_be_used_are_told_before_anything_starts(capsys):
+    words = ["--tls-cert-path", "/no/cert", "--tls-key-path", "/no/key", "--ca-cert-paths", "/no/ca"]
+    with pytest.raises(SystemExit) as left:
+        main(["launch", "--host", "127.0.0.1", "--port", "0", *words])
+    assert left.value.code == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert "smg launch: --tls-cert-path '/no/cert': cannot be read: No such file or directory" in lines
+    assert "smg launch: --ca-cert-paths '/no/ca': cannot be read: No such file or directory" in lines
+
+
+def test_a_banner_of_encrypted_doors_says_so(capsys):
+    PlainScreen().ready(Readiness("https://h:1", "grpcs://h:2", ("m",)))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "ready https://h:1 grpcs://h:2"
+    assert "  gRPC   h:2 (TLS)" in lines
 
 
 def test_a_missing_extra_is_told_with_the_commands_that_install_it(capsys, monkeypatch):

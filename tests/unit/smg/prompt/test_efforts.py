@@ -18,7 +18,7 @@ from smg.prompt.template import ChatTemplate
         ("{{ reasoning_effort }}{% if other == 'a' %}x{% endif %}{{ 'b' is in ['c'] }}", set()),
         ("{% if reasoning_effort == 5 %}x{% endif %}", set()),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else ",".join(sorted(value)),
 )
 def test_levels_are_what_the_effort_is_compared_with(source, expected):
     assert ChatTemplate(source).efforts == expected

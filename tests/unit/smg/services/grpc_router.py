@@ -10,6 +10,7 @@ import pytest
 from grpc_status import rpc_status
 from prometheus_client import CollectorRegistry
 
+from smg.callers.directory import caller_directory
 from smg.errors import EngineError
 from smg.parsers.events import Content
 from smg.pipelines.catalog import ModelCatalog
@@ -18,10 +19,9 @@ from smg.pipelines.formats import FormatSettings
 from smg.pipelines.meter import Meters
 from smg.pipelines.sinks import AnswerHead, ChoiceFinish, UsageCounter
 from smg.services.server import GrpcParts, GrpcServer
-from smg.settings import ListenerSettings
+from smg.settings import CallerSettings, ListenerSettings
 from smg.storage.none import NoStore
 from smg.telemetry.metrics import RouterMetrics
-from smg.types.callers import CallerDirectory
 from smg.workers.base import Worker
 from smg.workers.options import WorkerOptions
 from smg.workers.probe import ProbeFailed
@@ -168,7 +168,11 @@ async def router(*, script=say_hello, workers=1, api_key="", tenants=(), aliases
         completion=completion,
         catalog=ModelCatalog(registry, None, aliases or {}, None, FormatSettings()),
         registry=registry,
-        callers=CallerDirectory(api_key, tenants),
+        callers=caller_directory(
+            CallerSettings(
+                api_key=api_key or None, tenant_api_key=tuple(f"{tenant}:{key}" for tenant, key in tenants)
+            )
+        ),
         meters=Meters(RouterMetrics(CollectorRegistry())),
         conversations=Conversations(NoStore()),
         listener=listener_settings(**listener),

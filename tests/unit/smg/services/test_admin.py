@@ -43,7 +43,7 @@ async def test_an_unknown_worker_is_not_found():
             gateway.admin.RemoveWorker(admin_pb2.RemoveWorkerRequest(id="worker-9")),
         ):
             code, message, detail = await refusal(call)
-            assert (code, message, detail.param) == ("NOT_FOUND", "unknown worker 'worker-9'", "id")
+            assert (code, message, detail.param) == ("NOT_FOUND", "Worker worker-9 not found", "id")
 
 
 async def test_a_worker_is_added_with_its_labels():

@@ -161,9 +161,9 @@ async def test_a_refused_stream_is_refused_before_its_message():
 SHARED, TENANT = {"api_key": "shared"}, {"tenants": [("acme", "tenant")]}
 ACCESS = [
     ("", {}, (True, True, True, True)),  # nothing configured: open
-    ("", SHARED, (False, True, False, False)),
+    ("", SHARED, (False, True, True, False)),
     ("shared", SHARED, (True, True, True, True)),
-    ("", TENANT, (False, True, False, False)),
+    ("", TENANT, (False, True, True, False)),
     ("tenant", TENANT, (True, True, True, False)),
     ("tenant", {**SHARED, **TENANT}, (True, True, True, False)),
     ("shared", {**SHARED, **TENANT}, (True, True, True, True)),

@@ -37,8 +37,14 @@ def test_the_table_has_the_methods_of_the_protocol_and_no_others():
 
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_a_method_is_open_only_where_http_is(name):
-    expected = "admin" if ADMIN_SERVICE in name else "open" if name.endswith("/ListModels") else "serving"
+    expected = "admin" if ADMIN_SERVICE in name else "open" if MODEL_SERVICE in name else "serving"
     assert METHODS[name].access == expected
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_only_methods_that_list_or_get_are_looks(name):
+    if METHODS[name].is_read:
+        assert name.rpartition("/")[2].startswith(("List", "Get"))
 
 
 def test_routes_are_the_names_that_are_counted():

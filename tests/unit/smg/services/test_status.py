@@ -20,6 +20,8 @@ TREE = [
     (errors.ItemTaken, "INVALID_ARGUMENT", 400, "Bad Request"),
     (errors.Unauthenticated, "UNAUTHENTICATED", 401, "Unauthorized"),
     (errors.PermissionDenied, "PERMISSION_DENIED", 403, "Forbidden"),
+    (errors.ControlPlaneUnauthenticated, "UNAUTHENTICATED", 401, "Unauthorized"),
+    (errors.ControlPlaneDenied, "PERMISSION_DENIED", 403, "Forbidden"),
     (errors.NotFound, "NOT_FOUND", 404, "Not Found"),
     (errors.ModelNotFound, "NOT_FOUND", 404, "Not Found"),
     (errors.MethodNotAllowed, "UNIMPLEMENTED", 405, "Method Not Allowed"),
@@ -33,6 +35,7 @@ TREE = [
     (errors.MissingPackage, "INTERNAL", 500, "Internal Server Error"),
     (errors.BadConfiguration, "INTERNAL", 500, "Internal Server Error"),
     (errors.PortTaken, "INTERNAL", 500, "Internal Server Error"),
+    (errors.BadTlsFile, "INTERNAL", 500, "Internal Server Error"),
     (errors.Unsupported, "UNIMPLEMENTED", 501, "Not Implemented"),
     (errors.WorkerUnavailable, "UNAVAILABLE", 503, "Service Unavailable"),
     (errors.DeadlineExceeded, "DEADLINE_EXCEEDED", 504, "Gateway Timeout"),
@@ -69,10 +72,14 @@ def test_a_class_has_its_code_and_its_words(cls, code, http_status, kind):
     assert status.details == "what is wrong"
     assert (detail.http_status, detail.type, detail.param) == (http_status, kind, "messages[0].role")
     assert detail.code == cls.default_code
-    assert not detail.HasField("retry_after_s")
+    assert detail.HasField("retry_after_s") is (cls.default_retry_after_s is not None)
 
 
-@pytest.mark.parametrize("cls", [row[0] for row in TREE if row[0] is not errors.Unauthenticated])
+# Their HTTP answers are empty, or plain text.
+NOT_JSON = (errors.Unauthenticated, errors.ControlPlaneDenied)
+
+
+@pytest.mark.parametrize("cls", [row[0] for row in TREE if not issubclass(row[0], NOT_JSON)])
 def test_code_and_type_are_those_of_the_http_answer(cls):
     error = cls("what is wrong")
     http_status, _, body = error_answer(error)

@@ -25,6 +25,8 @@ class Worker:
     is_ready = True
     inflight_requests = 4
     load = Load()
+    cb_state = 2
+    steps_per_second = 12.5
 
 
 def new_metrics() -> tuple[CollectorRegistry, RouterMetrics]:
@@ -102,6 +104,8 @@ def test_workers_are_read_when_the_metrics_are_read():
     assert registry.get_sample_value("smg_worker_inflight_requests", labels) == 4
     assert registry.get_sample_value("smg_worker_running_sequences", labels) == 3
     assert registry.get_sample_value("smg_worker_kv_capacity_tokens", labels) == 200
+    assert registry.get_sample_value("smg_worker_steps_per_second", labels) == 12.5
+    assert registry.get_sample_value("smg_worker_cb_state", labels) == 2
     workers.clear()
     assert registry.get_sample_value("smg_worker_ready", labels) is None
 

@@ -28,7 +28,8 @@ def test_good_addresses(url, scheme, host, target):
 @pytest.mark.parametrize(
     ("url", "fault"),
     [
-        ("127.0.0.1:20000", "scheme"),
+        ("not a url:1", "got the host 'not a url'"),
+        ("ftp://127.0.0.1:20000", "scheme 'ftp'"),
         ("https://host:1", "scheme 'https'"),
         ("grpc://host", "no port"),
         ("grpc://:20000", "no host"),
