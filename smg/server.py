@@ -42,7 +42,8 @@ from smg.pipelines.engine_call import EngineCall, RetryOptions
 from smg.pipelines.formats import FormatSettings
 from smg.pipelines.meter import Meters
 from smg.pipelines.response_history import ResponseHistory
-from smg.pipelines.responses import ResponseParts, ResponsesPipeline
+from smg.pipelines.response_run import ResponseParts
+from smg.pipelines.responses import ResponsesPipeline
 from smg.pipelines.stored_responses import StoredResponses
 from smg.policies import make_policy
 from smg.prompt.builder import PromptBuilder

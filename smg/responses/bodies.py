@@ -27,34 +27,37 @@ class ResponseBody:
         created_at: Unix time in seconds.
     """
 
-    def __init__(self, call: ResponseCall, response_id: str, created_at: int) -> None:
+    def __init__(
+        self, call: ResponseCall, response_id: str, created_at: int, *, is_background: bool = False
+    ) -> None:
+        self._is_background = is_background
         self.id = response_id
         self.created_at = created_at
         self._call = call
 
-    def begun(self) -> Json:
+    def begun(self, status: str = "in_progress") -> Json:
         """The object of the first event."""
         return {
             "id": self.id,
             "object": "response",
             "created_at": self.created_at,
-            "status": "in_progress",
-            "background": False,
+            "status": status,
+            "background": self._is_background,
             "model": self._call.message.model,
             "output": [],
         }
 
-    def running(self) -> Json:
+    def running(self, status: str = "in_progress") -> Json:
         """The object of the second event."""
-        return {"id": self.id, "object": "response", "status": "in_progress"}
+        return {"id": self.id, "object": "response", "status": status}
 
-    def full(self, ended: Json, output: list[Json], completed_at: int) -> Json:
+    def full(self, ended: Json, output: list[Json], completed_at: int | None) -> Json:
         """The whole object.
 
         Args:
             ended: status, error, incomplete_details and usage.
             output: the items.
-            completed_at: Unix time in seconds.
+            completed_at: Unix time in seconds; None while it runs.
         """
         call, message = self._call, self._call.message
         sampling = message.sampling
@@ -64,7 +67,7 @@ class ResponseBody:
             "object": "response",
             "created_at": self.created_at,
             "completed_at": completed_at,
-            "background": False,
+            "background": self._is_background,
             "status": ended["status"],
             "error": ended.get("error"),
             "incomplete_details": ended.get("incomplete_details"),

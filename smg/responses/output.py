@@ -68,6 +68,13 @@ class Output:
         self._open.discard(place)
         self._items[place] = None
 
+    def close_all(self) -> None:
+        """End what is open where nobody else will: the response was stopped."""
+        for place in sorted(self._open):
+            item = self._items[place]
+            if item is not None:
+                self.close(place, {**item, "status": "incomplete"})
+
     def calls_last(self) -> None:
         """Put what the client has to run behind everything else. Only where there is no stream."""
         items = self.items
