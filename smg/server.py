@@ -34,6 +34,7 @@ from smg.callers.audit import AuditLog
 from smg.callers.directory import caller_directory
 from smg.mcp.open import make_sessions, read_servers
 from smg.pipelines.admission import Admission
+from smg.pipelines.background import BackgroundResponses
 from smg.pipelines.catalog import ModelCatalog
 from smg.pipelines.chat import ChatPipeline
 from smg.pipelines.completion import CompletionPipeline
@@ -189,14 +190,18 @@ class Router:
             settings.mcp,
             has_tenants=bool(settings.callers.tenant_api_key) or settings.callers.trust_tenant_header,
         )
-        self._stored = StoredResponses(self.history)
         self._responses = ResponsesPipeline(self._response_parts(engine_call))
+        history = settings.history
+        self.background = BackgroundResponses(
+            self._responses, history.max_background_responses, history.background_max_event_bytes
+        )
+        self._stored = StoredResponses(self.history, self.background)
         return build_routes(
             handlers,
             status,
             AdminHandlers(self.registry),
             ConversationHandlers(self._conversations),
-            ResponseHandlers(self._responses, self._stored, self._meters, self._keep_alive),
+            ResponseHandlers(self._responses, self._stored, self.background, self._meters, self._keep_alive),
         )
 
     def _response_parts(self, engine_call: EngineCall) -> ResponseParts:
@@ -264,6 +269,7 @@ class Router:
             finally:
                 await self.registry.close()
                 await self._tokenizers.close()
+                await self.background.close()
                 await self.mcp_sessions.close()
                 await self.history.close()
 
@@ -324,7 +330,7 @@ class Router:
     def _responses_service(self) -> ResponsesService:
         listener = self._settings.listener
         limits = StreamLimits(listener.slow_reader_bytes, listener.slow_reader_secs)
-        return ResponsesService(self._responses, self._stored, self._meters, limits)
+        return ResponsesService(self._responses, self._stored, self.background, self._meters, limits)
 
     def _grpc_parts(self) -> GrpcParts:
         return GrpcParts(

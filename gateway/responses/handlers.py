@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl
 
 import orjson
 
@@ -12,12 +13,14 @@ from gateway.responses.request import response_request
 from gateway.responses.shapes import RESPONSE
 from gateway.responses.stream import SseOutlet
 from gateway.whole import JSON, answer, answer_json
-from smg.errors import SmgError
+from smg.errors import InvalidRequest, SmgError
 
 if TYPE_CHECKING:
     from gateway.reply import Reply
     from gateway.request import HttpRequest
     from gateway.sse import KeepAlive
+    from smg.pipelines.background import BackgroundResponses
+    from smg.pipelines.event_log import EventLog
     from smg.pipelines.meter import Meters, RequestMeter
     from smg.pipelines.responses import ResponsesPipeline
     from smg.pipelines.stored_responses import StoredResponses
@@ -48,22 +51,34 @@ class ResponseHandlers:
     """The handlers and what they need."""
 
     def __init__(
-        self, responses: ResponsesPipeline, stored: StoredResponses, meters: Meters, keep_alive: KeepAlive
+        self,
+        responses: ResponsesPipeline,
+        stored: StoredResponses,
+        background: BackgroundResponses,
+        meters: Meters,
+        keep_alive: KeepAlive,
     ) -> None:
         self._responses = responses
         self._stored = stored
+        self._background = background
         self._meters = meters
         self._keep_alive = keep_alive
 
     async def create(self, request: HttpRequest, reply: Reply) -> None:
         """POST /v1/responses."""
         message, stream = await off_loop_if_long(request, _message)
+        if message.background and self._background.is_on:
+            body, log = await self._background.start(message, request.context, self._meter, stream=stream)
+            if log is None:
+                answer(request, reply, 200, JSON, orjson.dumps(body))
+            else:
+                await self._follow(request, reply, log, -1)
+            return
         if not stream:
             body = await self._responses.create(message, request.context, _WholeFront(), self._meter)
             answer(request, reply, 200, JSON, orjson.dumps(body))
             return
-        # Turns may run on different workers: no header names one.
-        outlet = SseOutlet(reply, [(b"x-request-id", request.context.request_id.encode())])
+        outlet = _outlet(request, reply)
         self._keep_alive.add(reply, outlet.begin)
         try:
             await self._responses.create(message, request.context, _StreamFront(outlet), self._meter)
@@ -75,7 +90,12 @@ class ResponseHandlers:
             outlet.end()
 
     async def get(self, request: HttpRequest, reply: Reply) -> None:
-        """GET /v1/responses/{id}."""
+        """GET /v1/responses/{id}; with stream=true its events, behind the one of the number starting_after."""
+        query = dict(parse_qsl(request.query))
+        if query.get("stream") == "true":
+            log = self._background.log(request.context.caller.tenant, request.parameters["id"])
+            await self._follow(request, reply, log, _number(query.get("starting_after", "-1")))
+            return
         found = await self._stored.get(request.context.caller.tenant, request.parameters["id"])
         answer(request, reply, 200, JSON, found.body_json.encode())
 
@@ -103,8 +123,42 @@ class ResponseHandlers:
         }
         answer_json(request, reply, listed)
 
+    async def _follow(self, request: HttpRequest, reply: Reply, log: EventLog, after: int) -> None:
+        outlet = _outlet(request, reply)
+        self._keep_alive.add(reply, outlet.begin)
+        await log.follow(_Beginning(outlet), after)
+        outlet.begin()
+        outlet.end()
+
     def _meter(self) -> RequestMeter:
         return self._meters.start("responses")
+
+
+class _Beginning:
+    """Starts a stream with the first event that is passed on."""
+
+    def __init__(self, outlet: SseOutlet) -> None:
+        self._outlet = outlet
+        self.flush = outlet.flush
+        self.is_behind = outlet.is_behind
+
+    def event(self, kind: str, number: int, data: bytes) -> None:
+        """Pass an event on."""
+        self._outlet.begin()
+        self._outlet.event(kind, number, data)
+
+
+def _outlet(request: HttpRequest, reply: Reply) -> SseOutlet:
+    # Turns may run on different workers: no header names one.
+    return SseOutlet(reply, [(b"x-request-id", request.context.request_id.encode())])
+
+
+def _number(text: str) -> int:
+    if not text.lstrip("-").isdecimal() or not text.isascii() or len(text) > 9:
+        raise InvalidRequest(
+            f"starting_after is {text[:40]!r}; it must be the number of an event", param="starting_after"
+        )
+    return max(-1, int(text))
 
 
 def _message(request: HttpRequest) -> tuple[responses_pb2.ResponseRequest, bool]:

@@ -6,6 +6,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
+from smg.errors import InvalidRequest
 from smg.pipelines.off_loop import off_loop
 from smg.pipelines.response_run import ResponseRun
 from smg.responses.request import read_request
@@ -55,3 +56,23 @@ class ResponsesPipeline:
         async with self._parts.admission.permit():
             call = await off_loop(partial(read_request, message), size=message.ByteSize())
             return await ResponseRun(self._parts, call, context, front, new_meter, self._now).run()
+
+    async def waiting(
+        self,
+        message: responses_pb2.ResponseRequest,
+        context: RequestContext,
+        front: ResponseFront,
+        new_meter: Callable[[], RequestMeter],
+    ) -> ResponseRun:
+        """A response that has not begun, for the background.
+
+        Raises:
+            InvalidRequest: a rule is broken, or the response would not be kept: nobody could find it.
+        """
+        call = await off_loop(partial(read_request, message), size=message.ByteSize())
+        if not call.stores:
+            raise InvalidRequest(
+                "background: background is true and store is false; a response in the background must be stored",
+                param="background",
+            )
+        return ResponseRun(self._parts, call, context, front, new_meter, self._now, is_background=True)

@@ -9,6 +9,7 @@ import orjson
 from smg.errors import InvalidRequest, NotFound
 
 if TYPE_CHECKING:
+    from smg.pipelines.background import BackgroundResponses
     from smg.storage.base import HistoryStore
     from smg.storage.records import StoredResponse
 
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
 class StoredResponses:
     """The operations on one store. Each belongs to a tenant, who sees nothing of the others."""
 
-    def __init__(self, store: HistoryStore) -> None:
+    def __init__(self, store: HistoryStore, background: BackgroundResponses) -> None:
         self._store = store
+        self._background = background
 
     async def get(self, tenant: str, response_id: str) -> StoredResponse:
         """One response.
@@ -40,16 +42,19 @@ class StoredResponses:
             raise _unknown(response_id, "not_found")
 
     async def cancel(self, tenant: str, response_id: str) -> StoredResponse:
-        """Stop one that runs in the background; none does.
+        """Stop one that runs in the background on this router. Returns it as it is now.
 
         Raises:
             NotFound: there is none.
-            InvalidRequest: always else; the code says why.
+            InvalidRequest: it does not run here; the code says why.
         """
+        was_running = await self._background.cancel(tenant, response_id)
         found = await self._store.response(tenant, response_id)
         if found is None:
             raise _unknown(response_id, "response_not_found")
         status = orjson.loads(found.body_json)["status"]
+        if was_running or status == "cancelled":
+            return found
         if status == "failed":
             raise InvalidRequest(
                 "Cannot cancel a response that has failed.",
@@ -60,6 +65,12 @@ class StoredResponses:
             raise InvalidRequest(
                 "Cannot cancel a response that has already completed.",
                 code="response_already_completed",
+                param="response_id",
+            )
+        if self._background.is_on:
+            raise InvalidRequest(
+                "The response runs on another router, which alone can cancel it.",
+                code="cancellation_not_supported",
                 param="response_id",
             )
         raise InvalidRequest(

@@ -16,6 +16,7 @@ from smg_proto.responses.v1 import responses_pb2 as pb
 if TYPE_CHECKING:
     import grpc.aio
 
+    from smg.pipelines.background import BackgroundResponses
     from smg.pipelines.meter import Meters, RequestMeter
     from smg.pipelines.responses import ResponsesPipeline
     from smg.pipelines.stored_responses import StoredResponses
@@ -38,10 +39,16 @@ class ResponsesService:
     """The methods and what they need."""
 
     def __init__(
-        self, responses: ResponsesPipeline, stored: StoredResponses, meters: Meters, limits: StreamLimits
+        self,
+        responses: ResponsesPipeline,
+        stored: StoredResponses,
+        background: BackgroundResponses,
+        meters: Meters,
+        limits: StreamLimits,
     ) -> None:
         self._responses = responses
         self._stored = stored
+        self._background = background
         self._meters = meters
         self._limits = limits
 
@@ -59,7 +66,11 @@ class ResponsesService:
 
     async def create(self, request: pb.CreateResponseRequest, _: Context) -> pb.CreateResponseResponse:
         """Answer, whole."""
-        body = await self._responses.create(request.response, CONTEXT.get(), _Front(), self._meter)
+        if request.response.background and self._background.is_on:
+            started = await self._background.start(request.response, CONTEXT.get(), self._meter, stream=False)
+            body = started.body
+        else:
+            body = await self._responses.create(request.response, CONTEXT.get(), _Front(), self._meter)
         return pb.CreateResponseResponse(
             id=body["id"], status=body["status"], response_json=orjson.dumps(body).decode()
         )
@@ -69,7 +80,13 @@ class ResponsesService:
         events = EventBuffer(self._limits.max_held_bytes)
 
         async def run() -> None:
-            await self._responses.create(request.response, CONTEXT.get(), _Front(events), self._meter)
+            asked = request.response
+            if not (asked.background and self._background.is_on):
+                await self._responses.create(asked, CONTEXT.get(), _Front(events), self._meter)
+                return
+            _, log = await self._background.start(asked, CONTEXT.get(), self._meter, stream=True)
+            if log is not None:
+                await log.follow(events)
 
         await deliver(events, run, context.write, self._limits.max_stall_s)
 

@@ -40,6 +40,17 @@ class HistorySettings(Section):
     history_max_items: int = setting(
         5000, "Most items of a conversation that a model is shown; of a longer one the newest.", ge=1
     )
+    max_background_responses: int = setting(
+        0,
+        "Responses with `background: true` that run or wait at a time. 0: background is accepted and ignored.",
+        ge=0,
+    )
+    background_max_event_bytes: int = setting(
+        8 * _MIB,
+        "Most bytes of events kept of each streamed response in the background.",
+        metavar="BYTES",
+        ge=_MIB,
+    )
     sqlite_path: str = setting("smg-history.db", "File of the SQLite database.", metavar="PATH", min_length=1)
     history_timeout_secs: float = setting(
         5.0, "Longest wait for the SQLite database while others write, in seconds.", gt=0

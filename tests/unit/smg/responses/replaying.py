@@ -2,7 +2,7 @@
 
 import orjson
 
-TERMINAL = ("response.completed", "response.incomplete", "response.failed")
+TERMINAL = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
 
 
 class Replayed:
