@@ -224,3 +224,19 @@ async def test_a_deep_chain_is_read_in_one_go(echo_worker):
             )
             last = made["id"]
         assert made["usage"]["input_tokens"] > 1000
+
+
+async def test_a_store_that_cannot_be_reached_is_told_and_streams_end_as_failed(echo_worker):
+    away = {"history_backend": "redis", "redis_url": "redis://127.0.0.1:9/0", "redis_op_timeout_secs": 0.1}
+    async with running_router(await echo_worker(), history=away) as gateway:
+        http = gateway.http
+        whole = await refused(http, "[[say:x]]")
+        ended = replayed(await events_of(http, "[[say:x]]")).ended
+        chained = await refused(http, "x", previous_response_id="resp_1")
+        conversation = await refused(http, "x", conversation="conv_1")
+        unstored = await create(http, "[[say:x]]", store=False)
+    assert (whole[0], whole[1]["code"]) == (500, "storage_error")
+    assert (ended["status"], ended["error"]["code"]) == ("failed", "storage_error")
+    assert (chained[0], chained[1]["code"]) == (500, "load_previous_response_chain_failed")
+    assert (conversation[0], conversation[1]["code"]) == (500, "check_conversation_failed")
+    assert unstored["status"] == "completed"
