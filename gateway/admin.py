@@ -13,6 +13,7 @@ from pydantic_core import from_json
 from gateway.loads import loads_json
 from gateway.whole import answer_json
 from smg.errors import AlreadyExists, InvalidRequest, NotFound, Overloaded, SmgError
+from smg.profiles import profile_for
 from smg.services.admin import MAX_LABEL_CHARS, check_labels, check_models, flush_all
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from gateway.reply import Reply
     from gateway.request import HttpRequest
+    from smg.pipelines.formats import OutputFormats
     from smg.workers.registered import RegisteredWorker
     from smg.workers.registry import WorkerRegistry
 
@@ -35,14 +37,18 @@ _FALSE = ("0", "false", "no")
 class AdminHandlers:
     """The handlers and the registry that they look at."""
 
-    def __init__(self, registry: WorkerRegistry) -> None:
+    def __init__(
+        self, registry: WorkerRegistry, formats_of: Callable[[str], OutputFormats | None] = lambda _: None
+    ) -> None:
+        """Args: formats_of tells how a model's answers are read, where that is known."""
         self._registry = registry
+        self._formats_of = formats_of
 
     async def list_workers(self, request: HttpRequest, reply: Reply) -> None:
         """GET /workers."""
         workers = self._registry.workers()
         ready = sum(worker.is_ready for worker in workers)
-        listed = [worker_json(worker) for worker in workers]
+        listed = [worker_json(worker, self._formats_of) for worker in workers]
         # The original's counts of the kinds that it splits requests between; here all are of one kind.
         stats = {
             "healthy": ready,
@@ -76,7 +82,8 @@ class AdminHandlers:
         """GET /workers/{id}."""
 
         async def get() -> None:
-            answer_json(request, reply, worker_json(self._registry.worker(request.parameters["id"])))
+            worker = self._registry.worker(request.parameters["id"])
+            answer_json(request, reply, worker_json(worker, self._formats_of))
 
         await _telling_errors(request, reply, get)
 
@@ -136,7 +143,9 @@ class AdminHandlers:
         answer_json(request, reply, loads_json(self._registry.workers()))
 
 
-def worker_json(worker: RegisteredWorker) -> dict[str, Any]:
+def worker_json(
+    worker: RegisteredWorker, formats_of: Callable[[str], OutputFormats | None]
+) -> dict[str, Any]:
     """A worker as operators see it."""
     description = worker.description
     models = worker.cards
@@ -151,6 +160,8 @@ def worker_json(worker: RegisteredWorker) -> dict[str, Any]:
                 "hf_model_type": model.model_type,
                 "architectures": [model.architecture] if model.architecture else [],
                 "context_length": model.context_length,
+                "profile": profile_for(model.id).name,
+                **_parsers(formats_of(model.id)),
             }
             for model in models
         ],
@@ -167,6 +178,13 @@ def worker_json(worker: RegisteredWorker) -> dict[str, Any]:
         "load": worker.inflight_requests,
         "added_at": worker.added_at.isoformat(),
     }
+
+
+def _parsers(formats: OutputFormats | None) -> dict[str, str | None]:
+    """By which formats a model's answers are read; they are known when its tokenizer is loaded."""
+    if formats is None:
+        return {}
+    return {"tool_parser": formats.tools, "reasoning_parser": formats.reasoning}
 
 
 def _object(request: HttpRequest) -> dict[str, Any]:

@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
+from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote
 
-import httptools
-
 from gateway.cors import is_preflight
 from gateway.errors import error_answer
-from gateway.request import HttpRequest, request_context
+from gateway.request import HttpRequest, request_context, split_target
 from smg.callers.audit import AdminCall
 from smg.callers.directory import check_role
 from smg.errors import BodyTooLarge, InternalError, MethodNotAllowed, SmgError, WorkerUnavailable
+from smg.telemetry.access import log_http
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from gateway.sse import KeepAlive
     from smg.callers.audit import AuditLog
     from smg.callers.directory import CallerDirectory
+    from smg.pipelines.admission import Admission
     from smg.types.context import RequestContext
 
 logger = logging.getLogger(__name__)
@@ -46,6 +47,7 @@ class Limits:
         max_stall_s: longest wait for a client to read the end of its answer.
         id_headers: headers that may carry a request id, in lower case; the first usable one wins.
         access_log: log a line per request.
+        key_headers: headers that may carry a routing key, likewise.
     """
 
     max_body_bytes: int
@@ -53,6 +55,7 @@ class Limits:
     max_stall_s: float
     id_headers: tuple[bytes, ...]
     access_log: bool = False
+    key_headers: tuple[bytes, ...] = (b"x-smg-routing-key",)
 
 
 class Observer(Protocol):
@@ -60,6 +63,10 @@ class Observer(Protocol):
 
     def http_response(self, route: str, status: int) -> None:
         """A request was answered; 499 for a client that left."""
+        ...
+
+    def error_answered(self, route: str, code: str) -> None:
+        """A request was answered with an error of this code."""
         ...
 
     def slow_reader_aborted(self) -> None:
@@ -104,6 +111,7 @@ class GatewayApp:
         observer: Observer,
         audit: AuditLog | None = None,
         cors: Cors | None = None,
+        admission: Admission | None = None,
     ) -> None:
         """Build it.
 
@@ -115,9 +123,11 @@ class GatewayApp:
             observer: counts.
             audit: told of every request for an operator's path; None tells nobody.
             cors: which pages may ask from a browser; None says nothing to browsers.
+            admission: who may run and who waits; everybody runs when None.
         """
         self.cors = cors
         self.routes = routes
+        self.admission = admission
         self.callers = callers
         self.audit = audit
         self.keep_alive = keep_alive
@@ -163,7 +173,7 @@ class Exchange:
         self._route: Route | None = None
         self._parameters: dict[str, str] = {}
         self._task: asyncio.Task[None] | None = None
-        self._started_at = asyncio.get_running_loop().time() if limits.access_log else 0.0
+        self._started_at = monotonic() if limits.access_log else 0.0
         self._has_begun = self._is_gone = self._is_over = False
 
     def admit(self) -> None:
@@ -173,7 +183,7 @@ class Exchange:
             SmgError: the request is refused for its head.
         """
         app, request = self._app, self._request
-        raw_path, self._query = _target(request.url)
+        raw_path, self._query = split_target(request.url)
         self._raw_path = raw_path
         if app.cors is not None:
             self.reply.extra_headers = app.cors.answer(request.headers.get(b"origin", b""))
@@ -188,7 +198,9 @@ class Exchange:
             self._end(200)
             return
         self._route = route
-        self._context = request_context(request.headers, app.limits.id_headers, route.id_prefix)
+        self._context = request_context(
+            request.headers, app.limits.id_headers, route.id_prefix, app.limits.key_headers
+        )
         if route.access == "admin" or (app.callers.looks_at_serving and route.access == "serving"):
             self._identify(route)
         declared = request.headers.get(b"content-length")
@@ -210,6 +222,10 @@ class Exchange:
     def refuse_body(self) -> None:
         """The body is longer than allowed."""
         self.refuse(BodyTooLarge(f"the body has more than {self.max_body_bytes} bytes; no more are allowed"))
+
+    def write_comment(self) -> None:
+        """Write something that means nothing, if the answer is a stream of events."""
+        self._app.keep_alive.ping(self.reply)
 
     def left(self) -> None:
         """The client has left."""
@@ -256,7 +272,9 @@ class Exchange:
         elif not reply.is_ended:
             # A client notices that the end is missing.
             connection.close()
-        app.observer.http_response(self._route.name if self._route is not None else "unknown", status)
+        app.observer.http_response(self._route_name, status)
+        if reply.meter is not None:
+            reply.meter.answered(status)
         if app.limits.access_log:
             self._log(status)
         if app.audit is not None and self._route is not None and self._route.access == "admin":
@@ -267,15 +285,22 @@ class Exchange:
         self._task = self._connection = None
         reply.forget()
 
+    @property
+    def _route_name(self) -> str:
+        return self._route.name if self._route is not None else "unknown"
+
     def _log(self, status: int) -> None:
-        fields = {
-            "request_id": self._context.request_id,
-            "method": self._request.method,
-            "path": self._raw_path[:200],
-            "status": status,
-            "duration_ms": round((asyncio.get_running_loop().time() - self._started_at) * 1000, 1),
-        }
-        logger.info("request", extra=fields)
+        meter, context = self.reply.meter, self._context
+        log_http(
+            self._request.method,
+            self._route.name if self._route is not None else None,
+            self._raw_path,
+            status,
+            monotonic() - self._started_at,
+            context.request_id,
+            context.caller.tenant,
+            meter.log_fields() if meter is not None else {},
+        )
 
     def _audit(self, audit: AuditLog, status: int, client: str) -> None:
         method = self._request.method
@@ -288,12 +313,16 @@ class Exchange:
         assert route is not None  # noqa: S101 - admit() has found it
         path = unquote(raw_path) if "%" in raw_path else raw_path
         try:
-            await route.handler(
-                HttpRequest(
-                    request.method, path, raw_path, self._query, request.headers, body, self._context, self._parameters
-                ),
-                reply,
+            http_request = HttpRequest(
+                request.method, path, raw_path, self._query, request.headers, body, self._context, self._parameters,
+                monotonic(),
             )  # fmt: skip
+            admission = self._app.admission
+            if admission is None or not route.is_admitted:
+                await self._handled(route, http_request)
+            else:
+                async with admission.permit():
+                    await self._handled(route, http_request)
         except SmgError as error:
             return self._fail(error)
         except asyncio.CancelledError:
@@ -308,8 +337,14 @@ class Exchange:
         if not reply.is_ended:
             logger.error("request %s: the handler has not ended its answer", self._context.request_id)
             return self._fail(InternalError(f"internal error; request id {self._context.request_id}"))
-        await reply.drained(self._app.limits.max_stall_s)
         return reply.status
+
+    async def _handled(self, route: Route, request: HttpRequest) -> None:
+        """Run the handler, and wait until the client has what it wrote."""
+        reply = self.reply
+        await route.handler(request, reply)
+        if reply.is_ended:
+            await reply.drained(self._app.limits.max_stall_s)
 
     def _identify(self, route: Route) -> None:
         app, headers = self._app, self._request.headers
@@ -323,7 +358,9 @@ class Exchange:
             check_role(caller, is_read=_is_read(self._request.method))
 
     def _fail(self, error: SmgError) -> int:
-        status, headers, body = error_answer(error)
+        write = self._route.failure if self._route is not None else error_answer
+        status, headers, body = write(error)
+        self._app.observer.error_answered(self._route_name, error.code)
         if self.reply.is_started:
             # Nothing sensible can follow what was written: the connection is closed, which a client notices.
             return status
@@ -338,16 +375,3 @@ class Exchange:
 
 def _is_read(method: str) -> bool:
     return method in ("GET", "HEAD")
-
-
-def _target(url: bytes) -> tuple[str, str]:
-    """Path and query of a request target, as sent: most clients send no more than a path."""
-    if url[:1] == b"/" and b"#" not in url:
-        path, _, query = url.partition(b"?")
-    else:
-        try:
-            parsed = httptools.parse_url(url)
-        except httptools.HttpParserInvalidURLError:
-            return url.decode("latin-1"), ""
-        path, query = parsed.path or b"", parsed.query or b""
-    return path.decode("latin-1"), query.decode("latin-1")

@@ -8,12 +8,15 @@ from __future__ import annotations
 import abc
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import httptools
 
+from smg.errors import HeadTooLarge, MalformedRequest
+
 if TYPE_CHECKING:
     from gateway.app import Exchange
+    from smg.errors import SmgError
 
 logger = logging.getLogger(__name__)
 
@@ -21,10 +24,11 @@ MAX_HEAD_BYTES = 65536
 MAX_HEADERS = 256
 
 _FRAMING = (b"content-length", b"transfer-encoding", b"connection")
-_NOT_HTTP = "this is not an HTTP request\n"
+_NOT_HTTP = "this is not an HTTP request"
 _HEAD_TOO_LONG = (
-    f"the request's head is too long: {MAX_HEAD_BYTES} bytes and {MAX_HEADERS} headers are allowed\n"
+    f"the request's head is too long: {MAX_HEAD_BYTES} bytes and {MAX_HEADERS} headers are allowed"
 )
+_VERSIONS = ("1.1", "1.0")
 
 
 class ArrivingRequest:
@@ -73,7 +77,9 @@ class RequestReader(asyncio.Protocol, abc.ABC):
         self._parser: Any = self._new_parser()
         self._url = b""
         self._fields: list[tuple[bytes, bytes]] = []
-        self._is_in_head = self._is_replay = self._is_head_too_long = False
+        self._is_in_head = self._is_replay = False
+        # Why the parser was stopped.
+        self._fault: SmgError | None = None
         self._head_bytes = 0
         # Bytes since the parser last told of something; it keeps what it does not tell of.
         self._untold_bytes = 0
@@ -94,8 +100,8 @@ class RequestReader(asyncio.Protocol, abc.ABC):
         """A request is complete."""
 
     @abc.abstractmethod
-    def _refuse(self, status: int, text: str) -> None:
-        """What comes cannot be read."""
+    def _refuse(self, error: SmgError) -> None:
+        """What comes cannot be read, or does not come."""
 
     def data_received(self, data: bytes) -> None:
         """Parse, and refuse what is malformed or too long."""
@@ -110,14 +116,12 @@ class RequestReader(asyncio.Protocol, abc.ABC):
                 else:
                     break
         except httptools.HttpParserError:
-            if self._is_head_too_long:
-                self._refuse(431, _HEAD_TOO_LONG)
-                return
-            logger.warning("a connection sent what is not HTTP")
-            self._refuse(400, _NOT_HTTP)
+            if self._fault is None:
+                logger.warning("a connection sent what is not HTTP")
+            self._refuse(self._fault or bad_request(_NOT_HTTP))
             return
         if self._untold_bytes > MAX_HEAD_BYTES:
-            self._refuse(431, _HEAD_TOO_LONG)
+            self._refuse(HeadTooLarge(_HEAD_TOO_LONG))
 
     def on_message_begin(self) -> None:
         """A request begins."""
@@ -135,7 +139,7 @@ class RequestReader(asyncio.Protocol, abc.ABC):
         self._url += url
         self._head_bytes += len(url)
         if self._head_bytes > MAX_HEAD_BYTES:
-            self._stop_parser()
+            self._stop_parser(HeadTooLarge(_HEAD_TOO_LONG))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header, or a trailer, which counts as one."""
@@ -145,7 +149,7 @@ class RequestReader(asyncio.Protocol, abc.ABC):
         fields.append((name.lower(), value))
         self._head_bytes += len(name) + len(value) + 4
         if self._head_bytes > MAX_HEAD_BYTES or len(fields) > MAX_HEADERS:
-            self._stop_parser()
+            self._stop_parser(HeadTooLarge(_HEAD_TOO_LONG))
 
     def on_headers_complete(self) -> None:
         """The head is here."""
@@ -154,12 +158,16 @@ class RequestReader(asyncio.Protocol, abc.ABC):
         self._is_in_head = False
         self._untold_bytes = 0
         parser = self._parser
-        is_http_1_0 = parser.get_http_version() == "1.0"
+        version = parser.get_http_version()
+        is_http_1_0 = version == "1.0"
+        # Reversed, so that of several with one name the first counts.
+        headers = dict(reversed(self._fields))
+        if not is_http_1_0:
+            self._check_head(version, headers)
         self._arriving = ArrivingRequest(
             parser.get_method().decode("ascii"),
             self._url,
-            # Reversed, so that of several with one name the first counts.
-            dict(reversed(self._fields)),
+            headers,
             is_http_1_0=is_http_1_0,
             keeps_alive=not is_http_1_0 and parser.should_keep_alive(),
         )
@@ -197,10 +205,26 @@ class RequestReader(asyncio.Protocol, abc.ABC):
         finally:
             self._is_replay = False
 
-    def _stop_parser(self) -> None:
-        self._is_head_too_long = True
-        raise _HeadTooLongError
+    def _check_head(self, version: str, headers: dict[bytes, bytes]) -> None:
+        """RFC 9112, section 2.3 and 3.2: the version is known, and there is exactly one Host."""
+        if version not in _VERSIONS:
+            self._stop_parser(
+                bad_request(f"the request has HTTP version {version}; allowed: {', '.join(_VERSIONS)}")
+            )
+        if b"host" not in headers:
+            self._stop_parser(bad_request("the request has no Host header, which HTTP/1.1 demands"))
+        if len(headers) < len(self._fields) and sum(name == b"host" for name, _ in self._fields) > 1:
+            self._stop_parser(bad_request("the request has several Host headers; allowed: one"))
+
+    def _stop_parser(self, fault: SmgError) -> NoReturn:
+        self._fault = fault
+        raise _StoppedError
 
 
-class _HeadTooLongError(Exception):
+def bad_request(message: str) -> MalformedRequest:
+    """The refusal of what breaks HTTP itself."""
+    return MalformedRequest(message, code="bad_request")
+
+
+class _StoppedError(Exception):
     """Stops the parser."""

@@ -11,8 +11,11 @@ from collections import deque
 from typing import TYPE_CHECKING, cast
 
 from gateway.arriving import RequestReader
-from gateway.head import CONTINUE, whole_answer
+from gateway.half_closed import LeaveWatch
+from gateway.head import CONTINUE
+from gateway.refusal import refusal
 from gateway.reply import HttpReply
+from smg.errors import RequestTimeout
 
 if TYPE_CHECKING:
     import asyncio
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
     from gateway.app import GatewayApp
     from gateway.arriving import ArrivingRequest
+    from smg.errors import SmgError
 
 # Looks at a connection's clock within the time that it may stand still.
 TICKS_OF_IDLE = 16
@@ -56,6 +60,8 @@ class HttpConnection(RequestReader):
         self._reply: HttpReply | None = None
         self._queue: deque[ArrivingRequest] = deque()
         self._is_stopping = False
+        # Set when the client sends no more and still waits.
+        self._leave_watch: LeaveWatch | None = None
         self.send: Callable[[bytes], None] = _nowhere
         self.is_full = False
         self.keeps_alive = self.may_chunk = self.takes_body = True
@@ -69,6 +75,8 @@ class HttpConnection(RequestReader):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         """Forget the connection; whoever answers on it is told."""
         self._on_lost(self)
+        if self._leave_watch is not None:
+            self._leave_watch.stop()
         current, self._current = self._current, None
         self._reply = None
         self._queue.clear()
@@ -76,6 +84,22 @@ class HttpConnection(RequestReader):
             current.exchange.left()
         # The parser knows us: a cycle, for which memory would wait.
         self._parser = None
+
+    def eof_received(self) -> bool:
+        """The client sends no more: answer what is here whole, unless the client turns out to have left.
+
+        Returns: False to close the connection.
+        """
+        current, transport = self._current, self._transport
+        if current is None or not current.is_complete or transport.is_closing():
+            return False
+        # TLS knows no half-closed connections; and HTTP/1.0 has nothing that could be written to see who is there.
+        if current.is_http_1_0 or transport.get_extra_info("sslcontext") is not None:
+            return False
+        self.keeps_alive = self.keeps_alive and bool(self._queue)
+        connected = transport.get_extra_info("socket")
+        self._leave_watch = LeaveWatch(self._loop, connected, self._probe, self.abort)
+        return True
 
     def pause_writing(self) -> None:
         """The client does not read."""
@@ -124,6 +148,17 @@ class HttpConnection(RequestReader):
         """Close now."""
         self._transport.abort()
 
+    def _probe(self) -> None:
+        """Write something without a meaning, so that the system of a client that has left protests."""
+        exchange = self._current.exchange if self._current is not None else None
+        if exchange is None or exchange.reply.is_ended:
+            return
+        if exchange.reply.is_started:
+            exchange.write_comment()
+        else:
+            # Every client of HTTP/1.1 takes it, asked for or not (RFC 9110, section 15.2).
+            self.send(CONTINUE)
+
     def stop(self) -> None:
         """Close when the current request is answered."""
         self._is_stopping = True
@@ -142,7 +177,13 @@ class HttpConnection(RequestReader):
         if is_closing:
             self.abort()
         elif self._is_in_head or self._current is not None:
-            self._refuse(408, f"the request did not arrive: nothing for {self._idle_s:g} s\n")
+            part = "head" if self._is_in_head else "body"
+            self._refuse(
+                RequestTimeout(
+                    f"the request did not arrive: its {part} was not complete, and nothing came for {self._idle_s:g} s",
+                    code="request_timeout" if self._is_in_head else "request_body_stalled",
+                )
+            )
         else:
             self.close()
 
@@ -185,7 +226,8 @@ class HttpConnection(RequestReader):
     def _begin(self, request: ArrivingRequest) -> None:
         """It is this request's turn."""
         self._current = request
-        self.keeps_alive = request.keeps_alive and not self._is_stopping
+        is_last = self._is_stopping or (self._leave_watch is not None and not self._queue)
+        self.keeps_alive = request.keeps_alive and not is_last
         self.may_chunk = not request.is_http_1_0
         self.takes_body = request.method != "HEAD"
         exchange = request.exchange = self._app.begin(request, self)
@@ -213,16 +255,19 @@ class HttpConnection(RequestReader):
                 self._transport.resume_reading()
             self._begin(request)
 
-    def _refuse(self, status: int, text: str) -> None:
+    def _refuse(self, error: SmgError) -> None:
         """Answer if no other answer is under way, and close."""
         if self._transport.is_closing():
             return
         current = self._current
-        is_free = not self._queue
-        if current is not None and current.exchange is not None:
-            is_free = is_free and not current.is_complete and not current.exchange.reply.is_started
-        if is_free:
-            self.send(whole_answer(status, text))
+        self.keeps_alive = False
+        if current is None:
+            if not self._queue:
+                self.send(refusal(self._app, error))
+        elif (
+            current.exchange is not None and not current.is_complete and not current.exchange.reply.is_started
+        ):
+            current.exchange.refuse(error)
         self.close()
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gateway.head import Header
+    from smg.pipelines.meter import RequestMeter
 
 _LAST_CHUNK = b"0\r\n\r\n"
 # A body of more bytes is not copied to stand behind its head: that would take longer than another write.
@@ -28,6 +29,8 @@ class Reply(Protocol):
     is_started: bool
     idle_ticks: int
     """Set to zero by every write; counted up by KeepAlive."""
+    meter: RequestMeter | None
+    """What is measured of the request: set by handlers that ask a model, read when the answer has ended."""
 
     def start(self, status: int, headers: Sequence[Header]) -> None:
         """Set status and headers, names in lower case; they leave with the first body bytes."""
@@ -101,6 +104,7 @@ class HttpReply:
 
     __slots__ = (
         "status", "extra_headers", "is_started", "is_ended", "is_dropped", "is_too_slow", "idle_ticks",
+        "meter",
         "_outlet", "_send", "_max_held_bytes", "_on_drop", "_lines", "_is_flowing", "_is_chunked", "_missing",
         "_held", "_held_bytes", "_drained", "_waiting",
     )  # fmt: skip
@@ -110,6 +114,7 @@ class HttpReply:
         self.extra_headers: Sequence[Header] = ()
         self.is_started = self.is_ended = self.is_dropped = self.is_too_slow = False
         self.idle_ticks = 0
+        self.meter: RequestMeter | None = None
         self._outlet = outlet
         self._send = outlet.send
         self._max_held_bytes = max_held_bytes

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from smg.policies.hints import parse_routing_key, parse_target_worker
-from smg.types.context import ANONYMOUS, RequestContext, is_usable_id, new_id
+import httptools
+
+from smg.policies.hints import asks_for_reason, first_routing_key, parse_target_worker
+from smg.telemetry.tracecontext import usable_traceparent, usable_tracestate
+from smg.types.context import ANONYMOUS, PlacementNote, RequestContext, is_usable_id, new_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +26,7 @@ class HttpRequest(NamedTuple):
         body: the whole body.
         context: ids and caller.
         parameters: the variable parts of the path, by the names in the route table.
+        arrived_at: when it was here as a whole, by time.monotonic; 0 where nobody looked.
     """
 
     method: str
@@ -33,6 +37,7 @@ class HttpRequest(NamedTuple):
     body: bytes
     context: RequestContext
     parameters: dict[str, str]
+    arrived_at: float = 0.0
 
     def header(self, name: bytes) -> str:
         """A header's value, or "". Bytes that are not Latin-1 cannot occur."""
@@ -40,9 +45,12 @@ class HttpRequest(NamedTuple):
 
 
 def request_context(
-    headers: dict[bytes, bytes], id_headers: Sequence[bytes], id_prefix: str
+    headers: dict[bytes, bytes],
+    id_headers: Sequence[bytes],
+    id_prefix: str,
+    key_headers: Sequence[bytes] = (b"x-smg-routing-key",),
 ) -> RequestContext:
-    """Ids of a request: the client's own where a header has a usable one, else new."""
+    """Ids of a request: the client's own where a header has a usable one, else new. And what it says of its placement."""
     request_id = ""
     for name in id_headers:
         value = headers.get(name)
@@ -55,7 +63,23 @@ def request_context(
         bool(request_id),
         id_prefix,
         ANONYMOUS,
-        traceparent.decode("latin-1") if traceparent else "",
-        parse_routing_key(headers.get(b"x-smg-routing-key")),
+        usable_traceparent(traceparent.decode("latin-1")) if traceparent else "",
+        first_routing_key(map(headers.get, key_headers)),
         parse_target_worker(headers.get(b"x-smg-target-worker")),
+        headers.get(b"x-smg-routing-tokens", b""),
+        PlacementNote() if asks_for_reason(headers.get(b"x-smg-explain-routing")) else None,
+        usable_tracestate(headers.get(b"tracestate", b"").decode("latin-1")) if traceparent else "",
     )
+
+
+def split_target(url: bytes) -> tuple[str, str]:
+    """Path and query of a request target, as sent: most clients send no more than a path."""
+    if url[:1] == b"/" and b"#" not in url:
+        path, _, query = url.partition(b"?")
+    else:
+        try:
+            parsed = httptools.parse_url(url)
+        except httptools.HttpParserInvalidURLError:
+            return url.decode("latin-1"), ""
+        path, query = parsed.path or b"", parsed.query or b""
+    return path.decode("latin-1"), query.decode("latin-1")

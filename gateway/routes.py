@@ -6,20 +6,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
 
-from gateway.openapi.handler import openapi
+from gateway.errors import error_answer
+from gateway.openapi.handler import openapi, openapi_yaml
 from smg.errors import MethodNotAllowed, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from gateway.admin import AdminHandlers
+    from gateway.decisions.handlers import DecisionHandlers
     from gateway.openai.handlers import OpenAIHandlers
-    from gateway.reply import Reply
+    from gateway.reply import Header, Reply
     from gateway.request import HttpRequest
     from gateway.responses.conversations import ConversationHandlers
     from gateway.responses.handlers import ResponseHandlers
     from gateway.status import StatusHandlers
+    from smg.errors import SmgError
 
+    Failure = Callable[[SmgError], tuple[int, list[Header], bytes]]
     Handler = Callable[[HttpRequest, Reply], Awaitable[None]]
 
 Access = Literal["open", "serving", "admin"]
@@ -32,9 +36,14 @@ ROUTE_NAMES = (
     "response",
     "response_cancel",
     "response_input_items",
+    "decisions",
+    "systemone",
+    "systemone_batch",
+    "systemone_models",
     "models",
     "model",
     "health",
+    "live",
     "liveness",
     "readiness",
     "metrics",
@@ -61,6 +70,8 @@ class Route:
         name: short name for metrics.
         access: who may call: "open" to anybody, "serving" and "admin" by the rules of smg/callers/directory.py.
         id_prefix: prefix of request ids that the gateway makes.
+        is_admitted: takes a place among the requests that may run at a time, and may have to wait for it.
+        failure: writes errors that come before the handler, or out of it.
     """
 
     method: str
@@ -69,10 +80,13 @@ class Route:
     name: str
     access: Access = "serving"
     id_prefix: str = "req"
+    is_admitted: bool = False
+    failure: Failure = error_answer
 
 
 def build_routes(
     openai: OpenAIHandlers,
+    decide: DecisionHandlers,
     status: StatusHandlers,
     admin: AdminHandlers,
     conversations: ConversationHandlers,
@@ -81,9 +95,31 @@ def build_routes(
     """The table."""
     one, items = "/v1/conversations/{id}", "/v1/conversations/{id}/items"
     return [
-        Route("POST", "/v1/chat/completions", openai.chat, "chat", id_prefix="chatcmpl"),
-        Route("POST", "/v1/completions", openai.completions, "completions", id_prefix="cmpl"),
-        Route("POST", "/v1/responses", responses.create, "responses", id_prefix="resp"),
+        Route("POST", "/v1/chat/completions", openai.chat, "chat", id_prefix="chatcmpl", is_admitted=True),
+        Route(
+            "POST", "/v1/completions", openai.completions, "completions", id_prefix="cmpl", is_admitted=True
+        ),
+        Route("POST", "/v1/decisions", decide.decisions, "decisions", id_prefix="dec", is_admitted=True),
+        Route(
+            "POST",
+            "/v1/systemone",
+            decide.systemone,
+            "systemone",
+            id_prefix="dec",
+            failure=decide.refusal,
+            is_admitted=True,
+        ),
+        Route(
+            "POST",
+            "/v1/systemone/batch",
+            decide.batch,
+            "systemone_batch",
+            id_prefix="dec",
+            failure=decide.refusal,
+            is_admitted=True,
+        ),
+        Route("GET", "/v1/systemone/models", decide.models, "systemone_models", "open"),
+        Route("POST", "/v1/responses", responses.create, "responses", id_prefix="resp", is_admitted=True),
         Route("GET", "/v1/responses/{id}", responses.get, "response"),
         Route("DELETE", "/v1/responses/{id}", responses.delete, "response"),
         Route("POST", "/v1/responses/{id}/cancel", responses.cancel, "response_cancel"),
@@ -91,10 +127,12 @@ def build_routes(
         Route("GET", "/v1/models", openai.models, "models", "open"),
         Route("GET", "/v1/models/{model*}", openai.model, "model", "open"),
         Route("GET", "/health", status.health, "health", "open"),
+        Route("GET", "/health/live", status.live, "live", "open"),
         Route("GET", "/liveness", status.liveness, "liveness", "open"),
         Route("GET", "/readiness", status.readiness, "readiness", "open"),
         Route("GET", "/metrics", status.metrics, "metrics", "open"),
         Route("GET", "/openapi.json", openapi, "openapi", "open"),
+        Route("GET", "/openapi.yaml", openapi_yaml, "openapi", "open"),
         Route("GET", "/workers", admin.list_workers, "workers", "admin"),
         Route("POST", "/workers", admin.add_worker, "workers", "admin"),
         Route("GET", "/workers/{id}", admin.get_worker, "worker", "admin"),

@@ -58,13 +58,17 @@ class KeepAlive:
             reply: the stream.
             begin: starts the stream if the first comment comes before its first event.
         """
-        if self._silence_ticks:
-            reply.idle_ticks = 0
-            self._open[reply] = begin
+        reply.idle_ticks = 0
+        self._open[reply] = begin
 
     def discard(self, reply: Reply) -> None:
         """Watch a stream no more."""
         self._open.pop(reply, None)
+
+    def ping(self, reply: Reply) -> None:
+        """Write a comment now, if the reply is a stream that is watched."""
+        if reply in self._open:
+            reply.write(PING)
 
     async def run(self) -> None:
         """Tick until cancelled."""
@@ -76,7 +80,7 @@ class KeepAlive:
         """Count one tick of silence for every stream and write to those that reach the bound."""
         for reply, begin in list(self._open.items()):
             reply.idle_ticks += 1
-            if reply.idle_ticks >= self._silence_ticks:
+            if 0 < self._silence_ticks <= reply.idle_ticks:
                 if not reply.is_started:
                     begin()
                 reply.write(PING)

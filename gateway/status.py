@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
-from gateway.whole import JSON, TEXT, answer
+from gateway.decisions.cards import API_VERSION
+from gateway.whole import JSON, TEXT, answer, answer_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,6 +54,15 @@ class StatusHandlers:
     async def liveness(self, request: HttpRequest, reply: Reply) -> None:
         """GET /liveness: the process answers."""
         answer(request, reply, *LIVES)
+
+    async def live(self, request: HttpRequest, reply: Reply) -> None:
+        """GET /health/live: the process answers, and some engine makes progress, or has nothing to do."""
+        workers = self._registry.workers()
+        if not workers or not all(worker.is_stalled for worker in workers):
+            answer_json(request, reply, {"status": "alive", "api_version": API_VERSION})
+            return
+        reason = "; ".join(f"{worker.url}: {worker.reason}" for worker in workers[:5])
+        answer_json(request, reply, {"status": "stalled", "reason": reason, "api_version": API_VERSION}, 503)
 
     async def health(self, request: HttpRequest, reply: Reply) -> None:
         """GET /health: the process answers and serves."""

@@ -17,8 +17,11 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
 
+from scripts.model_families import models_part
 from smg.settings import RouterSettings, ServeSettings, options_of
 from smg.telemetry.metrics import RequestResult, RouterMetrics
+from smg.telemetry.runtime_metrics import RuntimeMetrics
+from smg.telemetry.worker_metrics import WorkerMetrics
 from smg_proto.engine.v1 import card_pb2
 
 if TYPE_CHECKING:
@@ -97,22 +100,44 @@ class SampleWorker:
     """A worker to show the metrics of workers with."""
 
     url: str = "grpc://host:port"
-    is_ready: bool = True
+    state_name: str = "ready"
     inflight_requests: int = 0
+    connections: int = 1
     load: card_pb2.Load = field(default_factory=card_pb2.Load)
     cb_state: int = 0
     steps_per_second: float = 0.0
 
 
+@dataclass
+class SampleCounts:
+    """An admission queue, and an export of traces, to show their metrics with."""
+
+    running: int = 0
+    waiting: int = 0
+    exported: int = 0
+    dropped: int = 0
+
+
+def sample_registry() -> CollectorRegistry:
+    """Every metric, each with a sample, so that its labels show."""
+    registry = CollectorRegistry()
+    metrics = RouterMetrics(registry)
+    metrics.set_workers([SampleWorker().url])
+    result = RequestResult("ok", 1.0, 0.5, workers=[SampleWorker().url])
+    metrics.request_finished(metrics.request_started("route", "model"), result)
+    metrics.http_response("route", 200)
+    metrics.grpc_response("route", 0)
+    metrics.error_answered("route", "internal_error")
+    metrics.retried("route")
+    WorkerMetrics(registry, lambda: [SampleWorker()])
+    RuntimeMetrics(registry, "0", SampleCounts(), 100, SampleCounts())
+    return registry
+
+
 def metrics_part() -> str:
     """Every metric with its labels, as the registry gives it."""
-    metrics = RouterMetrics(CollectorRegistry())
-    metrics.request_finished(metrics.request_started("route", "model"), RequestResult("ok", 1.0, 0.5))
-    metrics.http_response("route", 200)
-    metrics.retried("route")
-    metrics.watch_workers(lambda: [SampleWorker()])
     lines = ["| metric | type | labels | meaning |", "| --- | --- | --- | --- |"]
-    for family in metrics.collect():
+    for family in sample_registry().collect():
         names = {label for sample in family.samples for label in sample.labels} - {"le"}
         labels = ", ".join(f"`{name}`" for name in sorted(names))
         name = f"{family.name}_total" if family.type == "counter" else family.name
@@ -151,8 +176,9 @@ def summary_of(path: Path) -> str:
 
 PARTS: tuple[tuple[Path, str, Callable[[], str]], ...] = (
     (ROOT / "docs" / "operations.md", "settings", settings_part),
-    (ROOT / "docs" / "operations.md", "metrics", metrics_part),
+    (ROOT / "docs" / "metrics.md", "metrics", metrics_part),
     (ROOT / "docs" / "architecture.md", "modules", modules_part),
+    (ROOT / "docs" / "models.md", "families", models_part),
 )
 
 

@@ -107,6 +107,9 @@ class Engine(abc.ABC):
     def close(self, session: EventSink) -> None:
         """The session has ended: abort all its sequences within one step. Nothing more is emitted to it."""
 
+    def watch_cache(self, session: EventSink) -> None:  # noqa: B027 - engines without such events need nothing
+        """Tell the session of the prefix cache (SessionEvent.cache) until it is closed."""
+
     @abc.abstractmethod
     def load(self) -> card_pb2.Load:
         """The current load."""

@@ -81,6 +81,8 @@ class RouterSession:
         """Check new work, refuse what is wrong, and give the rest to the engine."""
         if self._end is not None:
             return
+        if request.watch_cache:
+            self._engine.watch_cache(self)
         accepted, failed, doubled = self._intake.sort(request)
         self._muted |= doubled
         self._live -= doubled

@@ -5,7 +5,11 @@
     │   ├── MalformedRequest    400  not JSON, or of the wrong shape       INVALID_ARGUMENT
     │   ├── ContextTooLong      400  more tokens than the model takes      INVALID_ARGUMENT
     │   ├── InvalidInclude      400  a field that cannot be included        INVALID_ARGUMENT
-    │   └── ItemTaken           400  the conversation has the item         INVALID_ARGUMENT
+    │   ├── ItemTaken           400  the conversation has the item         INVALID_ARGUMENT
+    │   └── DecisionsRefused    400  a decisions request as a whole        INVALID_ARGUMENT
+    │       ├── DecisionsTooLarge     413  bytes                           INVALID_ARGUMENT
+    │       ├── UnsupportedMediaType  415  coding or content type          INVALID_ARGUMENT
+    │       └── UnsupportedSurface    422  not this model's                INVALID_ARGUMENT
     ├── Unauthenticated         401  no key, or an unknown one             UNAUTHENTICATED
     │   └── ControlPlaneUnauthenticated  the same, where only keys of the control plane open
     ├── PermissionDenied        403  a key without the right               PERMISSION_DENIED
@@ -13,11 +17,14 @@
     ├── NotFound                404  no such thing                         NOT_FOUND
     │   └── ModelNotFound       404  no worker serves the model            NOT_FOUND
     ├── MethodNotAllowed        405  wrong HTTP method                     UNIMPLEMENTED
+    ├── RequestTimeout          408  the request itself did not arrive     DEADLINE_EXCEEDED
     ├── AlreadyExists           409  it is there                           ALREADY_EXISTS
     ├── BodyTooLarge            413  more bytes than the setting allows    INVALID_ARGUMENT
     ├── DependencyFailed        424  a server that is needed is not there  FAILED_PRECONDITION
     ├── Overloaded              429  over a limit                          RESOURCE_EXHAUSTED
+    ├── HeadTooLarge            431  more bytes or headers than allowed    INVALID_ARGUMENT
     ├── ClientGone              499  the caller left                       CANCELLED
+    ├── QuestionFailed               a question ended the request       by its kind, see there
     ├── InternalError           500  our fault                             INTERNAL
     │   ├── StorageFailed       500  the history store does not answer     INTERNAL
     │   ├── MissingPackage           an extra is not installed; told at start, never to a caller
@@ -28,6 +35,7 @@
     ├── WorkerUnavailable       503  no worker can take it now             UNAVAILABLE
     ├── DeadlineExceeded        504  took too long                         DEADLINE_EXCEEDED
     └── EngineError                  the engine's own status, mapped
+        └── UnusableScores      502  scores that no answer can be made of
 
 Code raises these; smg/services turns them into gRPC statuses and gateway/errors.py into HTTP answers, both from
 the class attributes below, and nothing else does.
@@ -209,6 +217,14 @@ class MethodNotAllowed(SmgError):
     default_code = "method_not_allowed"
 
 
+class RequestTimeout(SmgError):
+    """The client began a request and did not send the rest of it."""
+
+    http_status = 408
+    grpc_code = DEADLINE_EXCEEDED
+    default_code = "request_timeout"
+
+
 class AlreadyExists(SmgError):
     """It is there already."""
 
@@ -240,6 +256,14 @@ class Overloaded(SmgError):
     grpc_code = RESOURCE_EXHAUSTED
     is_retryable = True
     default_code = "overloaded"
+
+
+class HeadTooLarge(SmgError):
+    """The head of the request has more bytes or headers than allowed."""
+
+    http_status = 431
+    grpc_code = INVALID_ARGUMENT
+    default_code = "request_head_too_large"
 
 
 class ClientGone(SmgError):
@@ -335,3 +359,122 @@ class EngineError(SmgError):
     def grpc_status(self) -> int:
         """The engine's own code."""
         return self.engine_code
+
+
+class UnusableScores(EngineError):
+    """An engine's scores cannot be turned into answers: some are missing, or are no probabilities."""
+
+    default_code = "invalid_decisions_response"
+
+    def __init__(self, message: str) -> None:
+        """Args: message: what is wrong with them."""
+        super().__init__(message, engine_code=INTERNAL)
+
+    @property
+    def status(self) -> int:
+        """A bad gateway's, whatever the engine's code is."""
+        return 502
+
+
+# What failed a question, to HTTP status and google.rpc.Code.
+QUESTION_ERRORS: dict[str, tuple[int, int]] = {
+    "invalid_question": (422, INVALID_ARGUMENT),
+    "max_length_exceeded": (400, INVALID_ARGUMENT),
+    "scan_budget_exceeded": (400, INVALID_ARGUMENT),
+    "invalid_input": (400, INVALID_ARGUMENT),
+    "invalid_model_output": (500, INTERNAL),
+    "unavailable": (503, UNAVAILABLE),
+    "deadline_exceeded": (504, DEADLINE_EXCEEDED),
+}
+
+
+class QuestionFailed(SmgError):
+    """A question of a request failed, and with it the request, as System One clients expect.
+
+    Attributes:
+        question_error: a key of QUESTION_ERRORS.
+        question: its id.
+        reason: a fixed word; empty where there is none.
+        state: name of its entry in a batch; empty where there is none.
+        failed: (id, message) of every question that failed.
+    """
+
+    default_code = "question_failed"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        question_error: str,
+        question: str,
+        reason: str = "",
+        state: str = "",
+        failed: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.question_error = question_error
+        self.question = question
+        self.reason = reason
+        self.state = state
+        self.failed = failed or ((question, message),)
+
+    @property
+    def status(self) -> int:
+        """By what failed."""
+        return QUESTION_ERRORS.get(self.question_error, (500, INTERNAL))[0]
+
+    @property
+    def grpc_status(self) -> int:
+        """By what failed."""
+        return QUESTION_ERRORS.get(self.question_error, (500, INTERNAL))[1]
+
+
+class DecisionsRefused(InvalidRequest):
+    """A decisions request as a whole is refused.
+
+    Attributes:
+        reason: a fixed word that never holds request data; empty where there is none.
+        limit: the bound that was broken; None where it is none.
+        question: id of the question at fault; empty where it is none.
+        state: name of its entry in a batch; empty where there is none.
+    """
+
+    default_code = "invalid_request"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        param: str | None = None,
+        reason: str = "",
+        limit: int | None = None,
+        question: str = "",
+        state: str = "",
+    ) -> None:
+        super().__init__(message, code=code, param=param)
+        self.reason = reason
+        self.limit = limit
+        self.question = question
+        self.state = state
+
+
+class DecisionsTooLarge(DecisionsRefused):
+    """The body, as sent or decoded, has more bytes than the setting allows."""
+
+    http_status = 413
+    default_code = "request_too_large"
+
+
+class UnsupportedMediaType(DecisionsRefused):
+    """The body is of a kind, or in a coding, that is not read here."""
+
+    http_status = 415
+    default_code = "unsupported_media_type"
+
+
+class UnsupportedSurface(DecisionsRefused):
+    """The model does not serve this endpoint."""
+
+    http_status = 422
+    default_code = "unsupported_surface"

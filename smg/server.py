@@ -11,15 +11,19 @@ import contextlib
 import ctypes
 import gc
 import logging
+import math
 import os
 import signal
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gateway.admin import AdminHandlers
 from gateway.app import GatewayApp, Limits
 from gateway.cors import Cors
+from gateway.decisions.cards import model_list
+from gateway.decisions.handlers import DecisionHandlers
 from gateway.edge.service import SERVICE as EDGE_SERVICE
 from gateway.edge.service import HttpEdgeService
 from gateway.listener import HttpListener, bind
@@ -32,21 +36,26 @@ from gateway.sse import KeepAlive
 from gateway.status import StatusHandlers
 from smg.callers.audit import AuditLog
 from smg.callers.directory import caller_directory
+from smg.draining import Drain
 from smg.mcp.open import make_sessions, read_servers
-from smg.pipelines.admission import Admission
+from smg.observation import Observation
+from smg.pipelines.admission import Admission, RateLimit
 from smg.pipelines.background import BackgroundResponses
+from smg.pipelines.cache_feed import CacheFeed
 from smg.pipelines.catalog import ModelCatalog
 from smg.pipelines.chat import ChatPipeline
 from smg.pipelines.completion import CompletionPipeline
 from smg.pipelines.conversations import Conversations
+from smg.pipelines.decide.pipeline import DecisionPipeline
+from smg.pipelines.decide.score_call import ScoreCall
+from smg.pipelines.decide.surface import DecisionSurfaces
 from smg.pipelines.engine_call import EngineCall, RetryOptions
 from smg.pipelines.formats import FormatSettings
-from smg.pipelines.meter import Meters
 from smg.pipelines.response_history import ResponseHistory
 from smg.pipelines.response_run import ResponseParts
 from smg.pipelines.responses import ResponsesPipeline
 from smg.pipelines.stored_responses import StoredResponses
-from smg.policies import make_policy
+from smg.policies import cache_aware_of, make_policy
 from smg.prompt.builder import PromptBuilder
 from smg.services.chat import StreamLimits
 from smg.services.methods import RESPONSES_SERVICE, ROUTES
@@ -55,8 +64,7 @@ from smg.services.server import GrpcParts, GrpcServer
 from smg.settings import environment
 from smg.storage.open import make_store
 from smg.storage.upkeep import look_after
-from smg.telemetry.exporter import MetricsListener, exposition, new_registry
-from smg.telemetry.metrics import RouterMetrics
+from smg.telemetry.exporter import exposition
 from smg.tls.listening import listening_tls
 from smg.tls.reloading import LOOK_S
 from smg.tls.worker import WorkerTls
@@ -64,6 +72,7 @@ from smg.workers.breaker import BreakerOptions
 from smg.workers.discovery import make_sources
 from smg.workers.discovery.reconciler import Discovery
 from smg.workers.options import WorkerOptions
+from smg.workers.overload import OverloadLimits
 from smg.workers.registered import SETTINGS
 from smg.workers.registry import WorkerRegistry
 from smg.workers.tokenizers import TokenizerStore
@@ -121,9 +130,10 @@ class Router:
         self._tls = listening_tls(settings.tls)
         self._worker_tls = WorkerTls(settings.tls)
         self.is_draining = False
-        self._prometheus = new_registry()
         self.registry = WorkerRegistry(
-            worker_options(settings, self._worker_tls), breaker_options(settings.breaker)
+            worker_options(settings, self._worker_tls),
+            breaker_options(settings.breaker),
+            overload=overload_limits(settings),
         )
         for url in settings.workers.worker_urls:
             self.registry.add(url, origin=SETTINGS)
@@ -137,7 +147,11 @@ class Router:
             self._tokenizers,
             settings.models.model_alias,
             load_builder(settings.models),
-            FormatSettings(settings.models.tool_call_parser, settings.models.reasoning_parser),
+            FormatSettings(
+                settings.models.tool_call_parser,
+                settings.models.reasoning_parser,
+                settings.models.tool_call_constraint == "native",
+            ),
         )
         self.history = make_store(settings.history)
         self._keep_alive = KeepAlive(settings.listener.sse_keepalive_secs)
@@ -146,16 +160,18 @@ class Router:
             self.registry,
             lambda: self.is_draining,
             lambda: self.catalog.is_prepared,
-            lambda: exposition(self._prometheus),
+            lambda: exposition(self.observation.registry),
         )
         routes = self._build(status)
         listener = settings.listener
         limits = Limits(
-            max_body_bytes=listener.max_payload_size,
+            # No route takes media yet.
+            max_body_bytes=min(listener.max_payload_size, listener.max_text_payload_size),
             max_held_bytes=listener.slow_reader_bytes,
             max_stall_s=listener.slow_reader_secs,
             id_headers=tuple(name.encode() for name in settings.telemetry.request_id_headers),
             access_log=settings.telemetry.access_log,
+            key_headers=tuple(name.encode() for name in settings.routing.routing_key_headers),
         )
         self.app = GatewayApp(
             RouteTable(routes),
@@ -165,50 +181,81 @@ class Router:
             self._metrics,
             self._audit,
             Cors(listener.cors_allowed_origins) if listener.cors_allowed_origins else None,
+            self.admission,
         )
 
     def _build(self, status: StatusHandlers) -> list[Route]:
         """The pipelines and the route table; the metrics need the table's names, the handlers need the metrics."""
         settings = self._settings
-        self._metrics = RouterMetrics(self._prometheus, routes=(*ROUTE_NAMES, *ROUTES))
-        self._metrics.watch_workers(self.registry.workers)
-        self.registry.on_change(once_a_turn(lambda: self._metrics.set_models(self.registry.models())))
-        self.admission = admission_of(settings.admission)
+        policy = self.policy = make_policy(settings.routing)
+        if (cache_aware := cache_aware_of(policy)) is not None:
+            self.registry.watch_caches(CacheFeed(cache_aware))
+        timeout_s = settings.listener.request_timeout_secs
+        self.admission = admission_of(settings.admission, timeout_s)
+        self.observation = Observation(
+            settings.telemetry,
+            (*ROUTE_NAMES, *ROUTES),
+            self.registry,
+            self.admission,
+            settings.admission.queue_size,
+            settings.listener.host,
+        )
+        self._metrics = self.observation.metrics
+        retries = retry_options(settings.retries)
         engine_call = EngineCall(
             self.registry,
-            make_policy(settings.routing),
-            retry_options(settings.retries),
-            settings.listener.request_timeout_secs,
+            policy,
+            retries,
+            timeout_s,
             self._metrics.retried,
+            pins_by_rid=settings.routing.routing_key_override,
         )
-        self._chat = ChatPipeline(self.catalog, self.admission, engine_call)
-        self._completion = CompletionPipeline(self.catalog, self.admission, engine_call)
-        self._meters = Meters(self._metrics)
-        handlers = OpenAIHandlers(self._chat, self._completion, self.catalog, self._meters, self._keep_alive)
+        self._decide = DecisionPipeline(
+            self.catalog,
+            DecisionSurfaces(settings.decisions.decision_readout),
+            ScoreCall(self.registry, policy, retries, self._metrics.retried),
+            settings.decisions,
+        )
+        self._chat = ChatPipeline(self.catalog, engine_call)
+        self._completion = CompletionPipeline(self.catalog, engine_call)
+        handlers = OpenAIHandlers(
+            self._chat,
+            self._completion,
+            self.catalog,
+            self.observation.meters,
+            self._keep_alive,
+            partial(model_list, self._decide),
+            tells_timing=settings.telemetry.server_timing,
+        )
+        self._drain = Drain(
+            self.admission,
+            engine_call,
+            delay_s=settings.listener.shutdown_delay_secs,
+            grace_s=settings.listener.shutdown_grace_period_secs,
+        )
         self._conversations = Conversations(self.history)
         self.mcp_sessions = make_sessions(
             settings.mcp,
             has_tenants=bool(settings.callers.tenant_api_key) or settings.callers.trust_tenant_header,
         )
-        self._responses = ResponsesPipeline(self._response_parts(engine_call))
+        self._responses = ResponsesPipeline(self._response_parts())
         history = settings.history
         self.background = BackgroundResponses(
             self._responses, history.max_background_responses, history.background_max_event_bytes
         )
         self._stored = StoredResponses(self.history, self.background)
-        return build_routes(
-            handlers,
-            status,
-            AdminHandlers(self.registry),
-            ConversationHandlers(self._conversations),
-            ResponseHandlers(self._responses, self._stored, self.background, self._meters, self._keep_alive),
+        admin = AdminHandlers(self.registry, self.catalog.formats_of)
+        decide = DecisionHandlers(self._decide, self.observation.meters)
+        responses = ResponseHandlers(
+            self._responses, self._stored, self.background, self.observation.meters, self._keep_alive
         )
+        conversations = ConversationHandlers(self._conversations)
+        return build_routes(handlers, decide, status, admin, conversations, responses)
 
-    def _response_parts(self, engine_call: EngineCall) -> ResponseParts:
+    def _response_parts(self) -> ResponseParts:
         history = self._settings.history
         return ResponseParts(
-            # A response holds one permit for all its turns.
-            turns=ChatPipeline(self.catalog, Admission(), engine_call),
+            turns=self._chat,
             admission=self.admission,
             catalog=self.catalog,
             history=ResponseHistory(self.history, history.history_max_chain, history.history_max_items),
@@ -238,7 +285,7 @@ class Router:
             )
             grpc = GrpcServer(self._grpc_parts())
             grpc_port = await grpc.start(host, settings.listener.grpc_port)
-            metrics_port = self._start_metrics(stack)
+            metrics_port = self.observation.start(stack)
             self.registry.start()
             try:
                 async with asyncio.TaskGroup() as group:
@@ -250,6 +297,7 @@ class Router:
                         group.create_task(self._keep_certificates()),
                         *self._discover(group),
                         *self._start_probes(group, stack),
+                        group.create_task(self.observation.runtime.lag.watch()),
                     ]
                     serving = group.create_task(http.run())
                     await http.wait_started()
@@ -263,7 +311,8 @@ class Router:
                     try:
                         await stop.wait()
                     finally:
-                        await self._drain(http, grpc, serving)
+                        self.is_draining = True
+                        await self._drain.run(http, grpc, serving)
                         for task in background:
                             task.cancel()
             finally:
@@ -272,15 +321,6 @@ class Router:
                 await self.background.close()
                 await self.mcp_sessions.close()
                 await self.history.close()
-
-    async def _drain(self, http: HttpListener, grpc: GrpcServer, serving: asyncio.Task[None]) -> None:
-        self.is_draining = True
-        grace_s = self._settings.listener.shutdown_grace_period_secs
-        running = self.admission.running
-        if running:
-            logger.info("draining: %d requests run and get %g s; a second signal ends now", running, grace_s)
-        http.stop(grace_s)
-        await asyncio.shield(asyncio.gather(serving, grpc.stop(grace_s)))
 
     async def _preload(self) -> None:
         """Load tokenizers as models appear, so that a first request does not wait for them."""
@@ -292,6 +332,7 @@ class Router:
                 await changed.wait()
                 changed.clear()
                 await self.catalog.preload()
+                await self._decide.surfaces.preload(self.catalog)
         finally:
             forget()
 
@@ -320,33 +361,32 @@ class Router:
         logger.info("probes are answered on port %d, too", listener.port)
         return [group.create_task(listener.follow())]
 
-    def _start_metrics(self, stack: contextlib.ExitStack) -> int | None:
-        telemetry = self._settings.telemetry
-        if telemetry.prometheus_port is None:
-            return None
-        host = telemetry.prometheus_host or self._settings.listener.host
-        return stack.enter_context(MetricsListener(self._prometheus, host, telemetry.prometheus_port)).port
-
     def _responses_service(self) -> ResponsesService:
         listener = self._settings.listener
         limits = StreamLimits(listener.slow_reader_bytes, listener.slow_reader_secs)
-        return ResponsesService(self._responses, self._stored, self.background, self._meters, limits)
+        return ResponsesService(
+            self._responses, self._stored, self.background, self.observation.meters, limits
+        )
 
     def _grpc_parts(self) -> GrpcParts:
         return GrpcParts(
             chat=self._chat,
             completion=self._completion,
+            decide=self._decide,
             catalog=self.catalog,
             registry=self.registry,
             callers=self._callers,
-            meters=self._meters,
+            meters=self.observation.meters,
             listener=self._settings.listener,
             observer=self._metrics,
             id_keys=self._settings.telemetry.request_id_headers,
+            admission=self.admission,
+            routing_keys=self._settings.routing.routing_key_headers,
             conversations=self._conversations,
             audit=self._audit,
             tls=self._tls,
             handshake_s=self._settings.tls.tls_handshake_timeout_secs,
+            access_log=self._settings.telemetry.access_log,
             others={
                 EDGE_SERVICE: HttpEdgeService(self.app).add_to,
                 RESPONSES_SERVICE: self._responses_service().add_to,
@@ -398,12 +438,26 @@ def worker_options(settings: RouterSettings, tls: WorkerTls | None = None) -> Wo
         health_failures=workers.health_failure_threshold,
         health_successes=workers.health_success_threshold,
         wedge_s=workers.worker_wedge_secs,
+        silence_s=workers.worker_silence_secs,
         load_interval_s=fleet.load_monitor_interval if polls_loads else 0,
         is_health_checked=not fleet.disable_health_check,
         is_dp_aware=fleet.dp_aware,
         max_workers=fleet.max_workers,
         drain_s=fleet.worker_drain_timeout_secs,
         tls=tls,
+    )
+
+
+def overload_limits(settings: RouterSettings) -> OverloadLimits:
+    """When a worker gets no more."""
+    overload = settings.overload
+    if overload.disable_worker_overload_protection:
+        return OverloadLimits()
+    return OverloadLimits(
+        overload.worker_overload_waiting_requests,
+        overload.worker_overload_token_usage,
+        overload.worker_overload_shed,
+        math.ceil(settings.fleet.load_monitor_interval),
     )
 
 
@@ -417,33 +471,6 @@ def breaker_options(settings: BreakerSettings) -> BreakerOptions:
     )
 
 
-def once_a_turn(callback: Callable[[], None]) -> Callable[[], None]:
-    """A callback that is called once for all the calls of one turn of the event loop, at its end.
-
-    A thousand workers that connect at a time change the registry a thousand times.
-    """
-    is_due = False
-
-    def call() -> None:
-        nonlocal is_due
-        is_due = False
-        callback()
-
-    def called() -> None:
-        nonlocal is_due
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            # The router is being built.
-            callback()
-            return
-        if not is_due:
-            is_due = True
-            loop.call_soon(call)
-
-    return called
-
-
 def retry_options(settings: RetrySettings) -> RetryOptions:
     """How requests are tried again."""
     return RetryOptions(
@@ -455,12 +482,14 @@ def retry_options(settings: RetrySettings) -> RetryOptions:
     )
 
 
-def admission_of(settings: AdmissionSettings) -> Admission:
+def admission_of(settings: AdmissionSettings, request_timeout_s: float) -> Admission:
     """How many requests run and wait."""
     limit = settings.max_concurrent_requests
     if limit < 0:
         limit = max(LEAST_REQUESTS, REQUESTS_PER_CORE * (os.cpu_count() or 1))
-    return Admission(limit, settings.queue_size, settings.queue_timeout_secs)
+    per_s = settings.rate_limit_tokens_per_second
+    rate = RateLimit(per_s, limit or per_s) if per_s else None
+    return Admission(limit, settings.queue_size, settings.queue_timeout_secs, rate, request_timeout_s)
 
 
 def tokenizer_dir(settings: ModelSettings) -> Path | None:

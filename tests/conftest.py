@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.examples import register_profiles
-from tests.tokenizer_dirs import THINKING_TEMPLATE, make_tokenizer_dir
+from tests.tokenizer_dirs import DECISION_WORDS, PLAIN_TEMPLATE, THINKING_TEMPLATE, make_tokenizer_dir
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -44,6 +44,13 @@ def pytest_collection_finish() -> None:
 def tokenizer_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with tokenizer.json, tokenizer_config.json, config.json and generation_config.json."""
     return make_tokenizer_dir(tmp_path_factory.mktemp("tokenizer") / "tiny-chat")
+
+
+@pytest.fixture(scope="session")
+def decision_tokenizer_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same for a model that can be asked by labels: yes, no, and pairs of letters are one token each."""
+    target = tmp_path_factory.mktemp("tokenizer") / "tiny-decider"
+    return make_tokenizer_dir(target, vocab_size=3000, chat_template=PLAIN_TEMPLATE, words=DECISION_WORDS)
 
 
 @pytest.fixture(scope="session")

@@ -7,13 +7,16 @@ Python version: a test takes them from the tokenizer, it never spells them out.
 from __future__ import annotations
 
 import json
+import shutil
 from functools import cache
 from pydoc_data.topics import topics
+from string import ascii_uppercase
 from typing import TYPE_CHECKING
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
@@ -55,6 +58,11 @@ CHAT_TEMPLATE = r"""
 """.strip()
 """Does not think unless it is told to."""
 
+PLAIN_TEMPLATE = CHAT_TEMPLATE.partition("{%- if enable_thinking")[0] + "{%- endif %}"
+"""Knows nothing of thinking."""
+DECISION_WORDS = ("yes", "no", *(a + b for a in "ABCDEFGHIJKL" for b in ascii_uppercase))
+"""What a tokenizer needs beside single characters to label up to 255 options."""
+
 THINKING_TEMPLATE = CHAT_TEMPLATE.replace(
     "'<think>\\n' if enable_thinking else", "'' if enable_thinking else"
 )
@@ -62,10 +70,21 @@ THINKING_TEMPLATE = CHAT_TEMPLATE.replace(
 
 
 def make_tokenizer_dir(
-    target: Path, *, vocab_size: int = VOCAB_SIZE, chat_template: str = CHAT_TEMPLATE
+    target: Path,
+    *,
+    vocab_size: int = VOCAB_SIZE,
+    chat_template: str = CHAT_TEMPLATE,
+    words: Sequence[str] = (),
 ) -> Path:
-    """Train a tokenizer and write its directory. Returns the directory."""
-    tokenizer = _train(vocab_size)
+    """Train a tokenizer and write its directory. Returns the directory.
+
+    Args:
+        target: where.
+        vocab_size: number of ids.
+        chat_template: of the model.
+        words: texts that are to be one token each.
+    """
+    tokenizer = _train(vocab_size, words)
     target.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(target / "tokenizer.json"))
     end = tokenizer.token_to_id("<|im_end|>")
@@ -83,12 +102,12 @@ def make_tokenizer_dir(
     return target
 
 
-def _train(vocab_size: int) -> Tokenizer:
-    return Tokenizer.from_str(_trained(vocab_size))
+def _train(vocab_size: int, words: Sequence[str]) -> Tokenizer:
+    return Tokenizer.from_str(_trained(vocab_size, tuple(words)))
 
 
 @cache
-def _trained(vocab_size: int) -> str:
+def _trained(vocab_size: int, words: tuple[str, ...]) -> str:
     """The tokenizer as JSON text, trained once a process."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -102,7 +121,8 @@ def _trained(vocab_size: int) -> str:
     text = "\n".join(topics[name] for name in sorted(topics))[:TRAINING_CHARACTERS]
     # The words that a ChatML prompt is made of, often enough to become tokens of their own.
     roles = "user\nassistant\nsystem\ntool\n" * 200
-    tokenizer.train_from_iterator([text, roles], trainer)
+    often = "\n".join(words) + "\n"
+    tokenizer.train_from_iterator([text, roles, often * 60 if words else ""], trainer)
     tokenizer.add_tokens([AddedToken(text, special=False, normalized=False) for text in MARKER_TOKENS])
     return tokenizer.to_str()
 
@@ -128,3 +148,33 @@ def _tokenizer_config(tokenizer: Tokenizer, chat_template: str) -> dict[str, obj
 
 def _write(path: Path, value: object) -> None:
     path.write_text(json.dumps(value, indent=1), encoding="utf-8")
+
+
+HARMONY_TOKENS = (
+    "<|return|>",
+    "<|constrain|>",
+    "<|channel|>",
+    "<|start|>",
+    "<|end|>",
+    "<|message|>",
+    "<|call|>",
+)
+
+
+def make_harmony_dir(source: Path, target: Path) -> Path:
+    """Copy a tokenizer directory, with the tokens of Harmony and without a chat template. Returns the directory."""
+    shutil.copytree(source, target)
+    path = target / "tokenizer.json"
+    tokenizer = Tokenizer.from_file(str(path))
+    tokenizer.add_special_tokens(
+        [AddedToken(text, special=True, normalized=False) for text in HARMONY_TOKENS]
+    )
+    tokenizer.save(str(path))
+    end = tokenizer.token_to_id("<|return|>")
+    for name in ("config.json", "generation_config.json"):
+        content = json.loads((target / name).read_text())
+        _write(target / name, content | {"eos_token_id": end, "vocab_size": tokenizer.get_vocab_size()})
+    config = json.loads((target / "tokenizer_config.json").read_text())
+    config.pop("chat_template", None)
+    _write(target / "tokenizer_config.json", config | {"eos_token": "<|return|>"})
+    return target

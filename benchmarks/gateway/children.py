@@ -45,6 +45,11 @@ class Child:
         """Its process id."""
         return self._process.pid
 
+    @property
+    def status(self) -> int | None:
+        """Its exit status, negative for a signal; None while it runs."""
+        return self._process.poll()
+
     def check_alive(self) -> None:
         """Raise ChildFailed if it has ended."""
         code = self._process.poll()

@@ -46,7 +46,14 @@ class Fleet:
     def _picture(self, index: int) -> WorkerSnapshot:
         busy = self._rng.randrange(SLOTS)
         return WorkerSnapshot(
-            f"worker-{index}", f"grpc://host-{index}:50051", busy, busy, 0, busy / SLOTS, instance_id="1"
+            f"worker-{index}",
+            f"grpc://host-{index}:50051",
+            busy,
+            busy,
+            0,
+            busy / SLOTS,
+            instance_id="1",
+            slots=SLOTS,
         )
 
 

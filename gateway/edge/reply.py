@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gateway.head import Header
+    from smg.pipelines.meter import RequestMeter
 
 # What a message holds at most. Envoy refuses messages longer than its `max_response_body_size`, and keeps one whole.
 MESSAGE_BYTES = 256 * 1024
@@ -30,10 +31,12 @@ class EdgeReply:
         is_ended: nothing more is written.
         is_dropped: nobody wants the rest.
         is_too_slow: because the client did not read.
+        meter: what is measured of the request.
     """
 
     __slots__ = (
         "headers", "extra_headers", "status", "is_started", "is_ended", "is_dropped", "is_too_slow", "idle_ticks",
+        "meter",
         "_takes_body", "_max_held_bytes", "_on_drop", "_held", "_held_bytes", "_is_writing", "_waiter", "_drained", "_waiting",
     )  # fmt: skip
 
@@ -43,6 +46,7 @@ class EdgeReply:
         self.extra_headers: Sequence[Header] = ()
         self.status = self.idle_ticks = 0
         self.is_started = self.is_ended = self.is_dropped = self.is_too_slow = False
+        self.meter: RequestMeter | None = None
         self._takes_body = takes_body
         self._max_held_bytes = max_held_bytes
         self._on_drop = on_drop

@@ -59,7 +59,7 @@ class SseChatSink(SseSink):
         # A stop sequence is worth telling; that a model ended with its own end token is not.
         if isinstance(finish.matched_stop, str):
             choice["matched_stop"] = finish.matched_stop
-        self._gather(choice)
+        self._gather_end(choice)
 
     def _choice(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gateway.openai.chat_request import chat_request
 from gateway.openai.chat_sinks import JsonChatSink, SseChatSink
@@ -13,11 +13,12 @@ from gateway.openai.sampling import stream_form
 from gateway.openai.shapes import CHAT, COMPLETION
 from gateway.whole import TEXT, answer, answer_json
 from smg.errors import ModelNotFound, SmgError
-from smg.pipelines.off_loop import in_thread
+from smg.pipelines.off_loop import LongLane, in_thread
 from smg.pipelines.tools import is_forced
+from smg.profiles import BASELINE, profile_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from types import TracebackType
 
     from gateway.reply import Header, Reply
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from smg.pipelines.catalog import ModelCatalog
     from smg.pipelines.chat import ChatPipeline
     from smg.pipelines.completion import CompletionPipeline
-    from smg.pipelines.meter import Meters
+    from smg.pipelines.meter import Meters, RequestMeter
     from smg.pipelines.sinks import AnswerSink
     from smg_proto.chat.v1 import chat_pb2, completion_pb2
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 MessageT = TypeVar("MessageT")
 # Reading so much JSON takes about a millisecond.
 INLINE_BODY_BYTES = 128 * 1024
+# Longer ones take tens of milliseconds in single calls.
+HUGE_BODY_BYTES = 2 * 1024 * 1024
 
 
 class OpenAIHandlers:
@@ -46,24 +49,43 @@ class OpenAIHandlers:
         catalog: ModelCatalog,
         meters: Meters,
         keep_alive: KeepAlive,
+        more_of_models: Callable[[], Awaitable[dict[str, Any]]],
+        *,
+        tells_timing: bool = True,
     ) -> None:
+        """Prepare.
+
+        Args:
+            chat: answers chats.
+            completion: answers text completions.
+            catalog: knows the models.
+            meters: measure requests.
+            keep_alive: keeps quiet streams open.
+            more_of_models: makes what the list of models has beside OpenAI's own members.
+            tells_timing: answers say in Server-Timing what took how long.
+        """
+        self._tells_timing = tells_timing
         self._chat = chat
         self._keep_alive = keep_alive
         self._completion = completion
         self._catalog = catalog
         self._meters = meters
+        self._long_lane = LongLane()
+        self._more_of_models = more_of_models
 
     async def chat(self, request: HttpRequest, reply: Reply) -> None:
         """POST /v1/chat/completions."""
-        message = await off_loop_if_long(request, _chat_message)
-        headers = _answer_headers(request)
-        meter = self._meters.start("chat")
+        meter = reply.meter = self._meters.start("chat", request.context, request.arrived_at)
+        message = await off_loop_if_long(request, _chat_message, self._long_lane)
+        meter.parsed()
+        headers = self._answer_headers(request, meter, is_whole=not message.stream)
         if not message.stream:
             sink = JsonChatSink(reply, headers, logprobs=message.logprobs)
             await self._chat.run(message, request.context, sink, meter)
             await sink.written()
             return
-        form = stream_form(message.stream_options, is_call=is_forced(message))
+        usage = profile_for(message.model).stream_usage(message.stream_options)
+        form = stream_form(usage, is_call=is_forced(message))
         stream = SseChatSink(reply, headers, form)
         self._keep_alive.add(reply, stream.begin)
         with FailingInto(stream, reply):
@@ -71,16 +93,20 @@ class OpenAIHandlers:
 
     async def completions(self, request: HttpRequest, reply: Reply) -> None:
         """POST /v1/completions."""
-        message = await off_loop_if_long(request, _completion_message)
-        headers = _answer_headers(request)
-        meter = self._meters.start("completions")
+        meter = reply.meter = self._meters.start("completions", request.context, request.arrived_at)
+        message = await off_loop_if_long(request, _completion_message, self._long_lane)
+        meter.parsed()
+        headers = self._answer_headers(request, meter, is_whole=not message.stream)
         if not message.stream:
             sink = JsonCompletionSink(reply, headers, logprobs=message.HasField("logprobs"))
             await self._completion.run(message, request.context, sink, meter)
             await sink.written()
             return
         stream = SseCompletionSink(
-            reply, headers, stream_form(message.stream_options), logprobs=message.HasField("logprobs")
+            reply,
+            headers,
+            stream_form(BASELINE.stream_usage(message.stream_options)),
+            logprobs=message.HasField("logprobs"),
         )
         self._keep_alive.add(reply, stream.begin)
         with FailingInto(stream, reply):
@@ -92,7 +118,8 @@ class OpenAIHandlers:
         if not models:
             answer(request, reply, 503, TEXT, b"No models available")
             return
-        answer_json(request, reply, {"object": "list", "data": models})
+        more = await self._more_of_models()
+        answer_json(request, reply, {"object": "list", "data": models, **more})
 
     async def model(self, request: HttpRequest, reply: Reply) -> None:
         """GET /v1/models/{model}."""
@@ -104,12 +131,34 @@ class OpenAIHandlers:
             )
         answer_json(request, reply, _model(model_id))
 
+    def _answer_headers(
+        self, request: HttpRequest, meter: RequestMeter, *, is_whole: bool
+    ) -> Callable[[str], list[Header]]:
+        """Makes the headers that every answer of a model has, once its worker is known."""
 
-async def off_loop_if_long(request: HttpRequest, work: Callable[[HttpRequest], MessageT]) -> MessageT:
-    """Read a body: here when it is short, in a thread when that would hold up everybody else."""
-    if len(request.body) <= INLINE_BODY_BYTES:
+        def headers(worker_url: str) -> list[Header]:
+            result = [(b"x-request-id", request.context.request_id.encode())]
+            if worker_url:
+                result.append((b"x-smg-routed-worker-id", worker_url.encode()))
+                if request.context.note is not None:
+                    result.append((b"x-smg-routing-reason", request.context.note.reason.encode()))
+            if self._tells_timing:
+                result.append((b"server-timing", meter.server_timing(is_whole=is_whole)))
+            return result
+
+        return headers
+
+
+async def off_loop_if_long(
+    request: HttpRequest, work: Callable[[HttpRequest], MessageT], lane: LongLane
+) -> MessageT:
+    """Read a body: here when it is short, in a thread when that would hold up everybody else, alone when it is huge."""
+    size = len(request.body)
+    if size <= INLINE_BODY_BYTES:
         return work(request)
-    return await in_thread(work, request)
+    if size <= HUGE_BODY_BYTES:
+        return await in_thread(work, request)
+    return await lane.run(work, request)
 
 
 def _chat_message(request: HttpRequest) -> chat_pb2.ChatRequest:
@@ -146,17 +195,3 @@ class FailingInto:
 
 def _model(model_id: str) -> dict[str, str | int]:
     return {"id": model_id, "object": "model", "created": 0, "owned_by": "self_hosted"}
-
-
-def _id_header(request: HttpRequest) -> list[Header]:
-    return [(b"x-request-id", request.context.request_id.encode())]
-
-
-def _answer_headers(request: HttpRequest) -> Callable[[str], list[Header]]:
-    def headers(worker_url: str) -> list[Header]:
-        result = _id_header(request)
-        if worker_url:
-            result.append((b"x-smg-routed-worker-id", worker_url.encode()))
-        return result
-
-    return headers

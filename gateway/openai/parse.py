@@ -15,6 +15,7 @@ from pydantic_core import from_json
 
 from gateway.openai.explain import explain, shown
 from gateway.openai.shapes import ChatShape, CompletionShape
+from gateway.openai.weight import refuse_heavy
 from gateway.responses.shapes import ResponseShape
 from smg.errors import MalformedRequest
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from gateway.request import HttpRequest
 
 ShapeT = TypeVar("ShapeT")
+# Shorter bodies hold few values.
+HEAVY_BODY_BYTES = 128 * 1024
 # Above this, writing JSON is faster than looking for a few names in it.
 LONG_BODY_BYTES = 4096
 _QUOTED = {
@@ -47,6 +50,8 @@ def parse_body(request: HttpRequest, shape: TypeAdapter[ShapeT]) -> tuple[ShapeT
             f"Content-Type is {shown(content_type) if content_type else 'missing'}; it must be application/json",
             param="Content-Type",
         )
+    if len(request.body) > HEAVY_BODY_BYTES:
+        refuse_heavy(request.body)
     try:
         data: Any = from_json(request.body, allow_inf_nan=False, cache_strings="keys")
     except ValueError as error:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from gateway.openai.shapes import StreamOptionsShape
+    from smg.profiles import StreamUsage
 
 _LISTS = {"stop", "stop_token_ids", "logit_bias"}
 _SCALARS = frozenset(SamplingShape.__annotations__) - _LISTS
@@ -50,10 +51,11 @@ def stream_options(shape: StreamOptionsShape) -> options_pb2.StreamOptions:
     )
 
 
-def stream_form(options: options_pb2.StreamOptions, *, is_call: bool = False) -> StreamForm:
-    """What the stream carries beside the text. Running usage needs include_usage as well."""
+def stream_form(usage: StreamUsage, *, is_call: bool = False) -> StreamForm:
+    """What the stream carries beside the text."""
     return StreamForm(
-        usage=options.include_usage,
-        running_usage=options.include_usage and options.continuous_usage_stats,
+        usage=usage.is_told,
+        running_usage=usage.is_running,
+        finish_usage=usage.with_finish,
         is_call=is_call,
     )

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 FormT = TypeVar("FormT")
 
+_CHUNK_END = b"}\n\n"
 # JSON never has this byte: it stands where something else is put in afterwards.
 PLACE = b"\0"
 _PLACE = orjson.Fragment(PLACE)
@@ -46,11 +47,14 @@ class StreamForm:
     Attributes:
         usage: send the counts in a last chunk without choices.
         running_usage: send the counts so far in every chunk.
+        finish_usage: send the counts in the chunk that ends the last choice, and in no chunk of their own. With usage,
+            the chunks before it have a null in their place.
         is_call: a call must come: the first chunk of a choice has no content to begin with.
     """
 
     usage: bool = False
     running_usage: bool = False
+    finish_usage: bool = False
     is_call: bool = False
 
 
@@ -58,7 +62,7 @@ class SseSink(abc.ABC):
     """Streams an answer. Headers leave with the first event; finish, usage and [DONE] leave together."""
 
     object_name: ClassVar[str]
-    after_text: ClassVar[bytes]
+    after_text: bytes
     """What follows the text in a chunk that carries nothing else."""
     error_kind: ClassVar[str] = "internal_error"
 
@@ -73,6 +77,10 @@ class SseSink(abc.ABC):
         self._common = b""
         self._head: AnswerHead | None = None
         self._is_closed = False
+        self._ending: dict[str, Any] | None = None  # a choice's end, which may be the last one's
+        self._after = b',"usage":null' if form.finish_usage and form.usage else b""
+        if self._after:
+            self.after_text = self.after_text[: -len(_CHUNK_END)] + self._after + _CHUNK_END
         self.accepts_fragments = not form.running_usage
 
     @abc.abstractmethod
@@ -87,15 +95,15 @@ class SseSink(abc.ABC):
     def finish(self, index: int, finish: ChoiceFinish) -> None:
         """Gather the chunk that ends a choice."""
 
-    def begin(self, worker_url: str = "") -> None:
+    def begin(self, worker_url: str = "", parsers: str = "") -> None:
         """Start the stream: with the first event, or before it when a comment has to go out."""
-        self._reply.start(200, [*HEADERS, *self._headers(worker_url)])
+        self._reply.start(200, [*HEADERS, *self._headers(worker_url), *parser_header(parsers)])
 
     def open(self, head: AnswerHead) -> None:
         """Fix what all chunks share."""
         self._head = head
         if not self._reply.is_started:
-            self.begin(head.worker_url)
+            self.begin(head.worker_url, head.parsers)
         shared = {
             "id": head.id,
             "object": self.object_name,
@@ -123,7 +131,9 @@ class SseSink(abc.ABC):
 
     def close(self) -> None:
         """Gather the usage, if asked for, and the end."""
-        if self._form.usage and self._head is not None:
+        if self._form.finish_usage:
+            self._put_ending(is_last=True)
+        elif self._form.usage and self._head is not None:
             usage = orjson.dumps(usage_json(self._head.usage))
             self._pieces.append(frame(b'%b,"choices":[],"usage":%b}' % (self._common, usage)))
         self._pieces.append(DONE)
@@ -137,6 +147,8 @@ class SseSink(abc.ABC):
 
     def flush(self) -> None:
         """Write what has gathered."""
+        if self._ending is not None:
+            self._put_ending(is_last=False)
         if not self._pieces:
             return
         data = b"".join(self._pieces)
@@ -171,10 +183,28 @@ class SseSink(abc.ABC):
         return b'data: %b,"choices":[{"index":%d,' % (self._common, index)
 
     def _gather(self, choice: dict[str, Any]) -> None:
-        data = b'%b,"choices":[%b]' % (self._common, orjson.dumps(choice))
-        if self._form.running_usage and self._head is not None:
-            data += b',"usage":' + orjson.dumps(usage_json(self._head.usage))
-        self._pieces.append(frame(data + b"}"))
+        after = self._after
+        if self._form.running_usage:
+            after = self._usage()
+        self._pieces.append(frame(b'%b,"choices":[%b]%b}' % (self._common, orjson.dumps(choice), after)))
+
+    def _gather_end(self, choice: dict[str, Any]) -> None:
+        """Gather a choice's last chunk; it waits where the usage may have to go with it."""
+        if not self._form.finish_usage:
+            self._gather(choice)
+            return
+        self._put_ending(is_last=False)
+        self._ending = choice
+
+    def _put_ending(self, *, is_last: bool) -> None:
+        choice, self._ending = self._ending, None
+        if choice is not None:
+            after = self._usage() if is_last else self._after
+            chunk = b'%b,"choices":[%b]%b}' % (self._common, orjson.dumps(choice), after)
+            self._pieces.append(frame(chunk))
+
+    def _usage(self) -> bytes:
+        return b',"usage":' + orjson.dumps(usage_json(self._head.usage)) if self._head is not None else b""
 
 
 class JsonSink(CollectingSink[list[FormT]], abc.ABC):
@@ -187,6 +217,7 @@ class JsonSink(CollectingSink[list[FormT]], abc.ABC):
         self._headers = headers
         self._long: list[list[bytes]] = []
         self._worker_url = ""
+        self._parsers = ""
         self._joining: asyncio.Future[bytes] | None = None
 
     @abc.abstractmethod
@@ -215,6 +246,7 @@ class JsonSink(CollectingSink[list[FormT]], abc.ABC):
         super().close()
         head, choices = self.outcome()
         self._worker_url = head.worker_url
+        self._parsers = head.parsers
         first, *rest = orjson.dumps(self._body(head, choices)).split(PLACE)
         parts = [first]
         for long, after in zip(self._long, rest, strict=True):
@@ -232,7 +264,8 @@ class JsonSink(CollectingSink[list[FormT]], abc.ABC):
             self._write(await self._joining)
 
     def _write(self, body: bytes) -> None:
-        self._reply.start(200, json_headers(body, self._headers(self._worker_url)))
+        headers = [*self._headers(self._worker_url), *parser_header(self._parsers)]
+        self._reply.start(200, json_headers(body, headers))
         self._reply.end(body)
 
     def fail(self, error: SmgError) -> None:
@@ -249,6 +282,11 @@ def choice_end(finish: ChoiceFinish | None) -> dict[str, Any]:
     if finish.matched_stop is None:
         return {"finish_reason": finish.reason}
     return {"finish_reason": finish.reason, "matched_stop": finish.matched_stop}
+
+
+def parser_header(parsers: str) -> list[Header]:
+    """What tells how the model's text was read."""
+    return [(b"x-smg-parser", parsers.encode())] if parsers else []
 
 
 def content_length(body: bytes) -> Header:

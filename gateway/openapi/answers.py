@@ -219,10 +219,29 @@ class ModelCard(TypedDict):
 
 
 class ModelList(TypedDict):
-    """The models that can be asked for."""
+    """The models that can be asked for, and what those can that answer questions."""
 
     object: Literal["list"]
     data: list[ModelCard]
+    models: list[dict[str, Any]]
+    limits: dict[str, Any]
+    api_version: str
+    systemone_schema: str
+
+
+class Alive(TypedDict):
+    """The gateway answers."""
+
+    status: Literal["alive"]
+    api_version: str
+
+
+class Stalled(TypedDict):
+    """Every engine has stood still for too long over its work."""
+
+    status: Literal["stalled"]
+    reason: str
+    api_version: str
 
 
 class Ready(TypedDict):
@@ -251,6 +270,8 @@ ANSWERS: tuple[type[Any], ...] = (
     GatewayError,
     ModelCard,
     ModelList,
+    Alive,
+    Stalled,
     Ready,
     NotReady,
 )

@@ -51,6 +51,7 @@ _NEW_ITEMS: Json = {
     },
 }
 _ID: Json = {"name": "id", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+_KINDS = ("null", "boolean", "number", "string", "array", "object")
 _ITEM_ID: Json = {**_ID, "name": "item_id"}
 
 
@@ -66,7 +67,7 @@ def conversation_paths() -> Json:
                 "createConversation",
                 "Begin a conversation",
                 {"200": conversation, **_refused(400)},
-                body={"metadata": _METADATA, "items": _NEW_ITEMS},
+                body={"metadata": _METADATA, "items": {**_NEW_ITEMS, "type": ["array", "null"]}},
                 example={"metadata": {"topic": "demo"}},
             )
         },
@@ -91,7 +92,11 @@ def conversation_paths() -> Json:
                 {"200": page, **_refused(400, 404)},
                 _ID,
                 _query("limit", {"type": "integer", "minimum": 0, "default": MAX_PAGE}),
-                _query("order", {"type": "string", "enum": ["asc", "desc"], "default": "desc"}),
+                _query(
+                    "order",
+                    {"type": "string", "default": "desc"},
+                    "`asc`; anything else is the newest first.",
+                ),
                 _query("after", {"type": "string"}),
             ),
             "post": _operation(
@@ -143,8 +148,12 @@ def _operation(
         "responses": {**errors(401, 413), **responses, **_refused(500)},
     }
     if body is not None:
+        schema: Json = {"type": "object", "properties": body, "required": required or []}
+        if required is None:
+            # A body that is no object says nothing.
+            schema = {"anyOf": [schema, {"type": [kind for kind in _KINDS if kind != "object"]}]}
         content: Json = {
-            "schema": {"type": "object", "properties": body, "required": required or []},
+            "schema": schema,
             "examples": {operation_id: {"value": example}},
         }
         operation["requestBody"] = {
@@ -160,8 +169,8 @@ def _shown(example: Json) -> Json:
     return response("It.", {"application/json": {"schema": schema, "examples": {"it": {"value": example}}}})
 
 
-def _query(name: str, schema: Json) -> Json:
-    return {"name": name, "in": "query", "schema": schema}
+def _query(name: str, schema: Json, description: str = "") -> Json:
+    return {"name": name, "in": "query", "schema": schema, "description": description}
 
 
 def _refused(*statuses: int) -> Json:

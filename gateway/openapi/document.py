@@ -7,8 +7,10 @@ from importlib.metadata import version
 from typing import Any
 
 import orjson
+import yaml
 
 from gateway.openapi.answers import ADAPTERS
+from gateway.openapi.decision_operations import decision_schemas
 from gateway.openapi.operations import PARAMETERS, SECURITY_SCHEMES, TAGS, paths
 from gateway.openapi.requests import request_schemas, shape_schema
 from gateway.openapi.responses import HEADERS, error_responses
@@ -27,6 +29,12 @@ other path with 404 and the code `unknown_url`.
 def document_bytes() -> bytes:
     """The document as JSON."""
     return orjson.dumps(document())
+
+
+@cache
+def document_yaml() -> bytes:
+    """The document as YAML."""
+    return yaml.safe_dump(document(), sort_keys=False, allow_unicode=True).encode()
 
 
 def document() -> Json:
@@ -60,4 +68,4 @@ def _schemas() -> Json:
     requests = request_schemas()
     if twice := schemas.keys() & requests.keys():
         raise ValueError(f"names of requests and of answers: {', '.join(twice)}")
-    return {**requests, **schemas}
+    return {**requests, **schemas, **decision_schemas()}

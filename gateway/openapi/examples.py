@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from gateway.openapi.decision_examples import DECISION_EXAMPLES
+
 _MODEL = "my-org/my-model"
 _CREATED = 1767225600
 _USAGE = {
@@ -88,7 +90,21 @@ EXAMPLES: dict[str, Any] = {
         }
     },
     "ModelCard": _CARD,
-    "ModelList": {"object": "list", "data": [_CARD]},
+    "ModelList": {
+        "object": "list",
+        "data": [_CARD],
+        "models": [],
+        "limits": {"max_request_bytes": 50331648},
+        "api_version": "5.0.0",
+        "systemone_schema": "vllm-sr/5.0",
+    },
+    "Alive": {"status": "alive", "api_version": "5.0.0"},
+    "Stalled": {
+        "status": "stalled",
+        "reason": "grpc://127.0.0.1:40000: no step for 30 s while sequences ran",
+        "api_version": "5.0.0",
+    },
     "Ready": {"status": "ready", "healthy_workers": 2, "total_workers": 3},
     "NotReady": {"status": "not ready", "reason": "insufficient healthy workers"},
+    **DECISION_EXAMPLES,
 }

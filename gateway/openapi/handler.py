@@ -12,10 +12,25 @@ if TYPE_CHECKING:
     from gateway.request import HttpRequest
 
 
+# RFC 9512
+YAML = b"application/yaml"
+
+
 async def openapi(request: HttpRequest, reply: Reply) -> None:
     """GET /openapi.json."""
     # Made when somebody first asks for it, which takes about 50 ms: in a thread, so that no stream waits.
     answer(request, reply, 200, JSON, await in_thread(_document))
+
+
+async def openapi_yaml(request: HttpRequest, reply: Reply) -> None:
+    """GET /openapi.yaml: the same document."""
+    answer(request, reply, 200, YAML, await in_thread(_document_yaml))
+
+
+def _document_yaml() -> bytes:
+    from gateway.openapi.document import document_yaml
+
+    return document_yaml()
 
 
 def _document() -> bytes:

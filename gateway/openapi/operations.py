@@ -6,6 +6,8 @@ from typing import Any
 
 from gateway.openapi.admin_operations import ADMIN_TAG, admin_paths
 from gateway.openapi.conversation_operations import CONVERSATIONS_TAG, conversation_paths
+from gateway.openapi.decision_operations import TAG as DECISIONS_TAG
+from gateway.openapi.decision_operations import decision_paths
 from gateway.openapi.requests import CHAT_REQUEST, COMPLETION_REQUEST
 from gateway.openapi.response_operations import RESPONSES_TAG, response_paths
 from gateway.openapi.responses import (
@@ -23,6 +25,7 @@ Json = dict[str, Any]
 
 TAGS = [
     {"name": "inference", "description": "Text from models."},
+    DECISIONS_TAG,
     {"name": "models", "description": "Which models can be asked for."},
     {"name": "operation", "description": "For probes, scrapers and tools; without a key."},
     RESPONSES_TAG,
@@ -74,9 +77,11 @@ def paths() -> Json:
         "/v1/completions": {
             "post": _inference("createCompletion", "Continue a text", COMPLETION_REQUEST, "Text")
         },
+        **decision_paths(),
         "/v1/models": {"get": _models()},
         "/v1/models/{model}": {"get": _model()},
         "/health": {"get": _health()},
+        "/health/live": {"get": _live()},
         "/liveness": {
             "get": _open(
                 "getLiveness",
@@ -97,6 +102,13 @@ def paths() -> Json:
                 "getOpenapi",
                 "This document",
                 {"200": response("The document.", {"application/json": {"schema": {"type": "object"}}})},
+            )
+        },
+        "/openapi.yaml": {
+            "get": _open(
+                "getOpenapiYaml",
+                "This document as YAML",
+                {"200": response("The document.", {"application/yaml": {"schema": {"type": "string"}}})},
             )
         },
         **response_paths(),
@@ -159,6 +171,14 @@ def _health() -> Json:
         "503": response("It shuts down.", text_content("draining")),
     }
     return _open("getHealth", "Whether the gateway takes requests", responses)
+
+
+def _live() -> Json:
+    responses = {
+        "200": response("It does.", json_content("Alive")),
+        "503": response("Every engine stands still over its work.", json_content("Stalled")),
+    }
+    return _open("getHealthLive", "Whether the gateway answers and its engines make progress", responses)
 
 
 def _readiness() -> Json:

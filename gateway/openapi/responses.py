@@ -12,7 +12,11 @@ from smg.errors import HTTP_STATUS
 Json = dict[str, Any]
 
 _REQUEST_ID: Json = {"x-request-id": {"$ref": "#/components/headers/RequestId"}}
-_WORKER: Json = {"x-smg-routed-worker-id": {"$ref": "#/components/headers/RoutedWorkerId"}}
+_WORKER: Json = {
+    "x-smg-routed-worker-id": {"$ref": "#/components/headers/RoutedWorkerId"},
+    "Server-Timing": {"$ref": "#/components/headers/ServerTiming"},
+    "x-smg-parser": {"$ref": "#/components/headers/Parser"},
+}
 _ERROR_CODE: Json = {"X-SMG-Error-Code": {"$ref": "#/components/headers/ErrorCode"}}
 _RETRY_AFTER: Json = {"Retry-After": {"$ref": "#/components/headers/RetryAfter"}}
 PLAIN = "text/plain"
@@ -27,11 +31,23 @@ HEADERS: dict[str, Json] = {
         "description": "The address of the worker that served the request.",
         "schema": {"type": "string"},
     },
+    "Parser": {
+        "description": "Formats of calls and of reasoning by which a chat answer was read.",
+        "schema": {"type": "string"},
+    },
     "Challenge": {
         "description": "Where control-plane keys are configured.",
         "schema": {"const": 'Bearer realm="control-plane"'},
     },
+    "ServerTiming": {
+        "description": "What took how long, in milliseconds; a stream tells what is over when it begins.",
+        "schema": {"type": "string"},
+    },
     "ErrorCode": {"description": "The error's code.", "schema": {"type": "string"}},
+    "TypeSafeRequestId": {
+        "description": "The id of the request, where System One's SDK looks for it.",
+        "schema": {"type": "string"},
+    },
     "RetryAfter": {
         "description": "Seconds after which to try again; absent when nobody can tell.",
         "schema": {"type": "integer", "minimum": 0},
@@ -42,10 +58,12 @@ HEADERS: dict[str, Json] = {
 _CODED = {
     403: ("Forbidden", "A key without the right."),
     404: ("NotFound", "There is no such model."),
+    408: ("RequestTimeout", "The request did not arrive in time; the connection is closed."),
     409: ("Conflict", "The engine's state does not allow it."),
     413: ("ContentTooLarge", "The body has more bytes than the gateway allows."),
     424: ("FailedDependency", "A declared MCP server cannot be reached."),
     429: ("TooManyRequests", "Over a limit: of the gateway, of the caller, or of the engine."),
+    431: ("RequestHeaderFieldsTooLarge", "The head is too long; the connection is closed."),
     499: ("ClientClosedRequest", "The request was cancelled before it was answered."),
     500: ("InternalServerError", "A failure of the gateway or of the engine."),
     501: ("NotImplemented", "Well formed, and not served here."),
@@ -61,8 +79,6 @@ _NAMES = {
     400: "BadRequest",
     401: "Unauthorized",
     405: "MethodNotAllowed",
-    408: "RequestTimeout",
-    431: "RequestHeaderFieldsTooLarge",
     **{status: name for status, (name, _) in _CODED.items()},
 }
 # What may come on any path; on one that reads a body; and from an engine, whose own status decides.
@@ -143,15 +159,8 @@ def error_responses() -> dict[str, Json]:
             json_content("GatewayError"),
             {**_ERROR_CODE, "Allow": {"required": True, "schema": {"type": "string"}}},
         ),
-        "RequestTimeout": _from_listener("The request did not arrive in time; the connection is closed."),
-        "RequestHeaderFieldsTooLarge": _from_listener("The head is too long; the connection is closed."),
         **{name: _coded(status, meaning) for status, (name, meaning) in _CODED.items()},
     }
-
-
-def _from_listener(description: str) -> Json:
-    """An answer to what is not yet a request: it has no id."""
-    return {"description": description, "content": text_content()}
 
 
 def _coded(status: int, meaning: str) -> Json:

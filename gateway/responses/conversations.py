@@ -46,7 +46,9 @@ class ConversationHandlers:
 
         async def do() -> bytes:
             body = _body(request)
-            items: Any = body.get("items") or []
+            items: Any = body.get("items")
+            if items is None:
+                items = []
             if not isinstance(items, list):
                 raise InvalidRequest("items must be an array")
             made = await self._conversations.create(

@@ -14,6 +14,8 @@ from gateway.responses.shapes import RESPONSE
 from gateway.responses.stream import SseOutlet
 from gateway.whole import JSON, answer, answer_json
 from smg.errors import InvalidRequest, SmgError
+from smg.pipelines.off_loop import LongLane
+from smg.pipelines.turn_meters import TurnMeters
 
 if TYPE_CHECKING:
     from gateway.reply import Reply
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from gateway.sse import KeepAlive
     from smg.pipelines.background import BackgroundResponses
     from smg.pipelines.event_log import EventLog
-    from smg.pipelines.meter import Meters, RequestMeter
+    from smg.pipelines.meter import Meters
     from smg.pipelines.responses import ResponsesPipeline
     from smg.pipelines.stored_responses import StoredResponses
     from smg_proto.responses.v1 import responses_pb2
@@ -63,25 +65,29 @@ class ResponseHandlers:
         self._background = background
         self._meters = meters
         self._keep_alive = keep_alive
+        self._long_lane = LongLane()
 
     async def create(self, request: HttpRequest, reply: Reply) -> None:
         """POST /v1/responses."""
-        message, stream = await off_loop_if_long(request, _message)
+        meter = reply.meter = self._meters.start("responses", request.context, request.arrived_at)
+        message, stream = await off_loop_if_long(request, _message, self._long_lane)
+        meter.parsed()
+        turns = TurnMeters(self._meters, meter, request.context)
         if message.background and self._background.is_on:
-            body, log = await self._background.start(message, request.context, self._meter, stream=stream)
+            body, log = await self._background.start(message, request.context, turns, stream=stream)
             if log is None:
                 answer(request, reply, 200, JSON, orjson.dumps(body))
             else:
                 await self._follow(request, reply, log, -1)
             return
         if not stream:
-            body = await self._responses.create(message, request.context, _WholeFront(), self._meter)
+            body = await self._responses.create(message, request.context, _WholeFront(), turns)
             answer(request, reply, 200, JSON, orjson.dumps(body))
             return
         outlet = _outlet(request, reply)
         self._keep_alive.add(reply, outlet.begin)
         try:
-            await self._responses.create(message, request.context, _StreamFront(outlet), self._meter)
+            await self._responses.create(message, request.context, _StreamFront(outlet), turns)
         except SmgError as error:
             if not reply.is_started:
                 raise
@@ -129,9 +135,6 @@ class ResponseHandlers:
         await log.follow(_Beginning(outlet), after)
         outlet.begin()
         outlet.end()
-
-    def _meter(self) -> RequestMeter:
-        return self._meters.start("responses")
 
 
 class _Beginning:

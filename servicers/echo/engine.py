@@ -47,6 +47,7 @@ class EchoEngine(Engine):
         self._cache = PrefixCache(CACHE_TOKENS)
         self._workshops: dict[str, Workshop] = {}
         self._work: dict[EventSink, SessionWork] = {}
+        self._watchers: set[EventSink] = set()
         self._waiting: OrderedDict[tuple[EventSink, int], EchoSequence] = OrderedDict()
         self._waiting_uncached = 0
         self._running = 0
@@ -103,6 +104,9 @@ class EchoEngine(Engine):
 
     def close(self, session: EventSink) -> None:
         """Drop all work of a session at once."""
+        self._watchers.discard(session)
+        if not self._watchers:
+            self._cache.changes = None
         work = self._work.pop(session, None)
         if work is None:
             return
@@ -120,6 +124,7 @@ class EchoEngine(Engine):
             waiting=len(self._waiting),
             waiting_uncached_tokens=self._waiting_uncached,
             kv_used_tokens=self._cache.used_tokens + self._held_tokens,
+            kv_evictable_tokens=self._cache.used_tokens,
             kv_capacity_tokens=self._cache.capacity_tokens,
             tokens_per_second=self._meter.rate(self._loop.time()),
             steps=self._steps,
@@ -127,7 +132,15 @@ class EchoEngine(Engine):
 
     def flush_cache(self) -> int:
         """Forget the blocks that no running sequence uses."""
-        return self._cache.flush(run.blocks for work in self._work.values() for run in work)
+        dropped = self._cache.flush(run.blocks for work in self._work.values() for run in work)
+        self._tell_cache()
+        return dropped
+
+    def watch_cache(self, session: EventSink) -> None:
+        """Tell a session of the cache from now on."""
+        self._watchers.add(session)
+        if self._cache.changes is None:
+            self._cache.changes = []
 
     def tokenizer_dir(self, model: str) -> Path | None:
         """The directory that the model was loaded from."""
@@ -151,7 +164,15 @@ class EchoEngine(Engine):
                 due = max(due, now + _PATIENCE_S)
         if self._waiting and self._running < self._max_running:
             due = now
+        self._tell_cache()
         self._pacing.wake(due)
+
+    def _tell_cache(self) -> None:
+        if self._cache.changes:
+            event = engine_pb2.SessionEvent(cache=self._cache.changes)
+            self._cache.changes = []
+            for session in self._watchers:
+                session.emit(event)
 
     def _emit(self, session: EventSink, work: SessionWork, columns: StepColumns) -> None:
         told = (self._running, len(self._waiting))
@@ -179,7 +200,7 @@ class EchoEngine(Engine):
 
     def _run(self, work: SessionWork, sequence: EchoSequence, now: float) -> float:
         sequence.cached_tokens = self._cache.cached_tokens(sequence.blocks)
-        self._cache.add(sequence.blocks)
+        self._cache.add(sequence.blocks, sequence.request.prompt_ids, sequence.request.model)
         sequence.start_at(now)
         work.add(sequence)
         self._running += 1

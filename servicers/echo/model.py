@@ -66,6 +66,9 @@ class EchoModel:
             model_type=config.get("model_type") or "",
             embedding_size=EMBEDDING_SIZE,
             labels=LABELS,
+            dtype="float64",
+            device="none",
+            is_exact=True,
             capabilities=card_pb2.Capabilities(
                 generate=True,
                 score=True,

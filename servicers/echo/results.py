@@ -60,6 +60,8 @@ def scored(
     blocks = prompt_blocks(request.prefix_ids, request.model)
     answer.cached_tokens = cache.cached_tokens(blocks)
     cache.add(blocks)
+    for number, scores in enumerate(answer.suffixes):
+        scores.cached_tokens = len(request.prefix_ids) // ID_BYTES if number else answer.cached_tokens
     tokens = len(request.prefix_ids) + sum(len(suffix.ids) for suffix in request.suffixes)
     answer.prompt_tokens = tokens // ID_BYTES
     return answer

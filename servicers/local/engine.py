@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from servicers.base import CannotStart, Engine
 from servicers.local.compute_thread import ComputeThread
+from smg_proto.engine.v1 import card_pb2, engine_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from servicers.local.loading import LoadedEngine
     from servicers.local.settings import LocalSettings
     from servicers.local.stepper import Stepper
-    from smg_proto.engine.v1 import card_pb2, engine_pb2
 
     Load = Callable[[LocalSettings, Callable[[Callable[[], None]], None]], LoadedEngine]
 
@@ -50,6 +50,7 @@ class LocalEngine(Engine):
         self._loaded: LoadedEngine | None = None
         self._thread: ComputeThread | None = None
         self._sessions: set[EventSink] = set()
+        self._watchers: set[EventSink] = set()
 
     async def start(self) -> None:
         """Load the model in the compute thread."""
@@ -80,6 +81,7 @@ class LocalEngine(Engine):
     def close(self, session: EventSink) -> None:
         """Forget a session and end its work."""
         self._sessions.discard(session)
+        self._watchers.discard(session)
         self._call(lambda stepper: stepper.close(session))
 
     def load(self) -> card_pb2.Load:
@@ -88,7 +90,17 @@ class LocalEngine(Engine):
 
     def flush_cache(self) -> int:
         """Forget the tokens of free slots."""
-        return self._ready.stepper.cache.flush()
+        dropped = self._ready.stepper.cache.flush()
+        event = engine_pb2.SessionEvent(cache=[card_pb2.CacheEvent(cleared=True)])
+        for session in self._watchers:
+            session.emit(event)
+        return dropped
+
+    def watch_cache(self, session: EventSink) -> None:
+        """Tell a session of the prefix cache from now on."""
+        self._watchers.add(session)
+        self._sessions.add(session)
+        self._call(lambda stepper: stepper.watch_cache(session))
 
     def tokenizer_dir(self, model: str) -> Path | None:
         """Directory of the model's tokenizer files."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import collections
 import json
 import threading
+import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,8 @@ _LIMIT_SIGNS = (
     "items; max is",
 )
 _ENDLESS = "NoExtensionBias"
+MOST_SECONDS = 0.5
+"""Of processor time for one token of one sequence: everybody else's step waits for it. Usual is less than 0.001."""
 
 
 class Grammar:
@@ -67,7 +70,9 @@ class Grammar:
         Raises:
             RefusalError: the mask could not be computed.
         """
+        started_s = time.thread_time()
         mask = self._matcher.compute_bitmask()
+        self._refuse_slow(started_s)
         # A broken matcher allows the end token; that would pass off a cut output as a whole one.
         self._check()
         bits = np.unpackbits(np.frombuffer(mask, dtype=np.uint8), bitorder="little")
@@ -79,8 +84,18 @@ class Grammar:
         Raises:
             RefusalError: it is not allowed here.
         """
+        started_s = time.thread_time()
         self._matcher.consume_token(token)
         self._check()
+        self._refuse_slow(started_s)
+
+    def _refuse_slow(self, started_s: float) -> None:
+        """End a sequence that has held up the others: the next token would do so again."""
+        if time.thread_time() - started_s > MOST_SECONDS:
+            raise RefusalError(
+                f"the constraint is too large: one token of it took more than {MOST_SECONDS:g} s; use fewer or"
+                " smaller repetitions and alternatives"
+            )
 
     def _check(self) -> None:
         if self._matcher.is_error():

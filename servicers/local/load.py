@@ -46,6 +46,7 @@ class LoadMeter:
             waiting=counts[1],
             waiting_uncached_tokens=scheduler.waiting_uncached_tokens(),
             kv_used_tokens=self._cache.used_tokens(),
+            kv_evictable_tokens=self._cache.evictable_tokens(),
             kv_capacity_tokens=self._cache.capacity_tokens,
             # Nobody takes stock while the engine idles.
             tokens_per_second=sum(tokens for _, tokens in self._tokens) / WINDOW_S if any(counts) else 0.0,

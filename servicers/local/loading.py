@@ -170,4 +170,6 @@ def _card(
             constraints=KINDS if has_grammars else (),
         ),
         embedding_size=config.hidden_size,
+        dtype=str(model.precision.activations).removeprefix("torch."),
+        device=model.device.type,
     )

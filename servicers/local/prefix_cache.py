@@ -41,6 +41,18 @@ class Lease(NamedTuple):
     cached_tokens: int
 
 
+class Change(NamedTuple):
+    """A prefix that can now be reused, or one of which only the first tokens are left.
+
+    Attributes:
+        ids: packed.
+        kept_tokens: how many are left; None for one that was stored.
+    """
+
+    ids: bytes
+    kept_tokens: int | None
+
+
 class PrefixCache:
     """The table of slots. See the module's text for which methods other threads may call."""
 
@@ -52,6 +64,9 @@ class PrefixCache:
         self._last_use = np.zeros(memory.slots, dtype=np.int64)
         self._clock = 0
         self._lock = threading.Lock()
+        self.is_watched = False
+        """Changes are taken down for take_changes()."""
+        self._changes: list[Change] = []
 
     @property
     def capacity_tokens(self) -> int:
@@ -67,6 +82,11 @@ class PrefixCache:
         """Tokens that the slots hold, running or kept. Any thread."""
         with self._lock:
             return int(self._lengths.sum())
+
+    def evictable_tokens(self) -> int:
+        """Tokens that free slots keep. Any thread."""
+        with self._lock:
+            return int(self._lengths[self._is_free].sum())
 
     def flush(self) -> int:
         """Forget the tokens of every free slot. Returns how many there were. Any thread."""
@@ -92,6 +112,8 @@ class PrefixCache:
             source = self._best_source(matches)
             cached = int(matches[source])
             target = self._target(source, cached)
+            if self.is_watched:
+                self._note_eviction(target, cached if target == source else 0)
             self._is_free[target] = False
             self._lengths[target] = cached
             self._ids[target, :cached] = prompt[:cached]
@@ -121,9 +143,32 @@ class PrefixCache:
         """Give a slot back; its tokens can be reused if `keep`."""
         with self._lock:
             self._is_free[slot] = True
+            if self.is_watched:
+                if keep:
+                    self._changes.append(Change(_packed(self._ids[slot, : self._lengths[slot]]), None))
+                else:
+                    self._note_eviction(slot, 0)
             if not keep:
                 self._lengths[slot] = 0
             self._touch(slot)
+
+    def take_changes(self) -> list[Change]:
+        """What has changed since the last call, in order."""
+        with self._lock:
+            changes, self._changes = self._changes, []
+        return changes
+
+    def _note_eviction(self, slot: int, kept: int) -> None:
+        """The tokens of a slot, but for the first so many, are about to be overwritten."""
+        length = int(self._lengths[slot])
+        if length <= kept:
+            return
+        ids = self._ids[slot, :length]
+        elsewhere = self._matches(ids, length)
+        elsewhere[slot] = kept
+        left = int(elsewhere.max())
+        if left < length:
+            self._changes.append(Change(_packed(ids), left))
 
     def _touch(self, slot: int) -> None:
         self._clock += 1
@@ -152,3 +197,8 @@ class PrefixCache:
         # Empty slots first, the lowest of them: neighbouring slots are attended together.
         empty = free[self._lengths[free] == 0]
         return int(empty[0]) if len(empty) else int(free[self._last_use[free].argmin()])
+
+
+def _packed(ids: Ids) -> bytes:
+    """Token ids as the contract has them."""
+    return ids.astype("<u4").tobytes()

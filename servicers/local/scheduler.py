@@ -8,6 +8,7 @@ of the room, the shortest the rest, so that a short question does not wait behin
 from __future__ import annotations
 
 import dataclasses
+import time
 from typing import TYPE_CHECKING
 
 from servicers.local.refusal import RESOURCE_EXHAUSTED, RefusalError
@@ -137,6 +138,7 @@ class Scheduler:
             self.prefilling.append(job)
             job.slot, job.computed = self._cache.acquire(job.ids, job.wanted_from)
             job.cached_tokens = job.computed
+            job.begun_at = time.monotonic()
             self.advance(job)
 
     def advance(self, job: Job) -> None:

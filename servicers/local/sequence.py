@@ -8,6 +8,7 @@ touches these objects.
 from __future__ import annotations
 
 import dataclasses
+import time
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,6 +52,8 @@ class Job:
     """Leading tokens whose keys and values are in the slot."""
     cached_tokens: int = 0
     """Leading tokens of `ids` that the prefix cache had."""
+    begun_at: float = 0.0
+    """When it got its slot, by time.monotonic()."""
 
     @property
     def remaining(self) -> int:
@@ -154,12 +157,15 @@ class ScoreJob(Job):
     scores: list[work_pb2.SuffixScores] = dataclasses.field(default_factory=list[work_pb2.SuffixScores])
 
     def scored(self) -> work_pb2.Scored:
-        """The result."""
+        """The result. The first suffix pays for the prefix; the others find it computed."""
+        for number, scores in enumerate(self.scores):
+            scores.cached_tokens = len(self.ids) if number else self.cached_tokens
         return work_pb2.Scored(
             sequence=self.number,
             suffixes=self.scores,
             prompt_tokens=len(self.ids) + sum(len(suffix.ids) for suffix in self.suffixes),
             cached_tokens=self.cached_tokens,
+            compute_seconds=time.monotonic() - self.begun_at,
         )
 
 

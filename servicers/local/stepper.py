@@ -23,7 +23,7 @@ from servicers.local.refusal import INTERNAL, UNIMPLEMENTED, RefusalError
 from servicers.local.scheduler import Scheduler
 from servicers.local.scoring import score
 from servicers.local.sequence import EmbedJob, GenerateJob, Job
-from smg_proto.engine.v1 import work_pb2
+from smg_proto.engine.v1 import card_pb2, engine_pb2, work_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from servicers.local.kv_cache import KVCache
     from servicers.local.late_grammar import LateGrammar
     from servicers.local.model import Model
-    from smg_proto.engine.v1 import engine_pb2
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +74,7 @@ class Stepper:
         self._load = LoadMeter(self._scheduler, self.cache)
         self._outbox = Outbox()
         self._sessions: dict[EventSink, None] = {}
+        self._watchers: dict[EventSink, None] = {}
 
     @property
     def can_step(self) -> bool:
@@ -113,7 +113,14 @@ class Stepper:
         for job in self._scheduler.jobs_of(session):
             self._scheduler.remove(job)
         self._sessions.pop(session, None)
+        self._watchers.pop(session, None)
+        self.cache.is_watched = bool(self._watchers)
         self._outbox.drop(session)
+
+    def watch_cache(self, session: EventSink) -> None:
+        """Tell a session of the prefix cache from now on."""
+        self._watchers[session] = None
+        self.cache.is_watched = True
 
     @torch.inference_mode()
     def step(self, now_s: float) -> Events:
@@ -133,7 +140,23 @@ class Stepper:
         except Exception as error:
             logger.exception("a step failed; %d sequences are lost", self._scheduler.running)
             self._lose(self._scheduler.running_jobs(), error)
-        return self._outbox.take(self._load.update(now_s), self._sessions)
+        events = self._outbox.take(self._load.update(now_s), self._sessions)
+        return events + self._cache_events() if self._watchers else events
+
+    def _cache_events(self) -> Events:
+        """What those who watch are told of the prefix cache."""
+        changes = [
+            card_pb2.CacheEvent(stored_prefixes=[card_pb2.CachedPrefix(ids=change.ids)])
+            if change.kept_tokens is None
+            else card_pb2.CacheEvent(
+                evicted_prefixes=[card_pb2.CachedPrefix(ids=change.ids, kept_tokens=change.kept_tokens)]
+            )
+            for change in self.cache.take_changes()
+        ]
+        if not changes:
+            return []
+        event = engine_pb2.SessionEvent(cache=changes)
+        return [(session, event) for session in self._watchers]
 
     def lose_everything(self, refusal: RefusalError) -> Events:
         """End all work at once; returns the last events."""

@@ -32,6 +32,8 @@ COMMANDS = (
     Command("launch", "Start the gateway for engines that run elsewhere.", "smg.cli.launch"),
     Command("worker", "Start one engine with its gRPC servicer.", "smg.cli.worker"),
     Command("chat", "Talk to a running gateway in the terminal.", "smg.cli.chat"),
+    Command("doctor", "Say what is wrong with a worker or a running gateway.", "smg.cli.doctor.command"),
+    Command("top", "Watch the workers of a running gateway.", "smg.cli.top.command"),
 )
 
 

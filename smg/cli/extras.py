@@ -1,4 +1,4 @@
-"""Says how to install what the local engine needs, without importing any of it."""
+"""Says how to install what extras need, without importing any of it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,16 @@ import sys
 from importlib.util import find_spec
 
 _NEEDED = ("torch", "safetensors", "llguidance")
+_NEEDED_TO_TRACE = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.grpc")
+
+
+def can_trace() -> bool:
+    """What the extra `otel` brings is installed."""
+    try:
+        return all(find_spec(name) is not None for name in _NEEDED_TO_TRACE)
+    except ModuleNotFoundError:
+        # A parent of one is missing.
+        return False
 
 
 def missing_modules() -> list[str]:

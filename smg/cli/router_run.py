@@ -9,9 +9,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from smg.cli.extras import can_trace
 from smg.cli.flags import complain
 from smg.cli.screen import Readiness
 from smg.errors import BadTlsFile
+from smg.parsers.harmony import HARMONY
 from smg.parsers.reasoning import REASONING_PARSERS
 from smg.parsers.tools import TOOL_PARSERS
 from smg.settings import environment
@@ -62,6 +64,8 @@ def check_start(command: str, settings: RouterSettings) -> None:
             "--service-discovery: this does not run in a Kubernetes cluster (KUBERNETES_SERVICE_HOST is not set);"
             " name the API with --kubernetes-api-url"
         )
+    if settings.telemetry.enable_trace and not can_trace():
+        problems.append("--enable-trace: OpenTelemetry is not installed; pip install 'smg[otel]'")
     if problems:
         complain(command, problems)
 
@@ -95,8 +99,8 @@ def _path_problems(models: ModelSettings) -> Iterator[str]:
 
 def _parser_problems(models: ModelSettings) -> Iterator[str]:
     for flag, name, known in (
-        ("--tool-call-parser", models.tool_call_parser, TOOL_PARSERS),
-        ("--reasoning-parser", models.reasoning_parser, REASONING_PARSERS),
+        ("--tool-call-parser", models.tool_call_parser, (*TOOL_PARSERS, HARMONY)),
+        ("--reasoning-parser", models.reasoning_parser, (*REASONING_PARSERS, HARMONY)),
     ):
         if name is not None and name not in known:
             yield f"{flag} '{name}': there is no such format; known are {', '.join(sorted(known))}"

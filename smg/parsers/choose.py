@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from smg.parsers.harmony import HARMONY
 from smg.parsers.reasoning import REASONING_PARSERS
 
 if TYPE_CHECKING:
@@ -19,10 +20,10 @@ class Family(NamedTuple):
     """What the models of a family write; None leaves it to the template.
 
     Attributes:
-        tools: one of TOOL_PARSERS.
-        reasoning: a key of REASONING_PARSERS. It is used only where one of its tags is seen: models of one name reason
+        tools: one of TOOL_PARSERS, or HARMONY.
+        reasoning: HARMONY with it, or a key of REASONING_PARSERS. It is used only where one of its tags is seen: models of one name reason
             or do not.
-        always_reasons: it is used all the same.
+        always_reasons: it is used all the same, and answers begin inside reasoning unless the prompt says otherwise.
     """
 
     tools: str | None = None
@@ -50,7 +51,7 @@ FAMILIES: tuple[tuple[str, Family], ...] = (
     (r"kimi-k2", Family("kimi_k2", "kimi_k2")),
     (r"glm-?(4\.[5-9]|5)", Family("glm45", "glm45")),
     (r"minimax-m3", Family("minimax_m3", "minimax_m3")),
-    (r"minimax-m2", Family("minimax_m2", "minimax_m2")),
+    (r"minimax-m2", Family("minimax_m2", "minimax_m2", always_reasons=True)),
     (r"magistral|mistral|mixtral|ministral|devstral|codestral|pixtral|voxtral", Family("mistral", "mistral")),
     (r"(meta-)?llama-?4", Family("pythonic")),
     (r"llama.*nemotron|nemotron-nano-.*v2|nvidia-nemotron-nano-(9|12)b-v2", Family("nemotron", "nemotron")),
@@ -72,6 +73,7 @@ FAMILIES: tuple[tuple[str, Family], ...] = (
     (r"granite-4", Family("hermes")),
     (r"mimo-v2", Family("qwen3_coder", "qwen3")),
     (r"mimo", Family("hermes", "qwen3")),
+    (r"gpt-oss", Family(HARMONY, HARMONY)),
 )
 _PATTERNS = tuple((re.compile(pattern), family) for pattern, family in FAMILIES)
 
@@ -143,11 +145,18 @@ def reasoning_parser_name(
         return any(tag in template_text or has_token(tag) for tag in tags)
 
     family = _family(model_name)
+    if family.reasoning == HARMONY:
+        return HARMONY
     if family.reasoning is not None and (family.always_reasons or is_seen(family.reasoning)):
         return family.reasoning
     if "<|channel>" in template_text:
         return "gemma4"
     return next(filter(is_seen, _REASONING_EVIDENCE), None)
+
+
+def always_reasons(model_name: str) -> bool:
+    """Whether an answer begins inside reasoning though neither template nor vocabulary knows of any."""
+    return _family(model_name).always_reasons
 
 
 def _family(model_name: str) -> Family:

@@ -63,6 +63,8 @@ class OutputParser:
         # White space at the very beginning, which goes with an opening tag; None as soon as that is decided.
         self._leading: list[str] | None = None if reasoning is None else []
         self._block: list[str] | None = [] if hold_reasoning else None
+        # White space with which a block of reasoning begins; a block with nothing else is none. None behind it.
+        self._blank: list[str] | None = []
         self.lane: Literal["content", "reasoning"] | None = self._find_lane()
 
     def feed(self, text: str) -> list[Piece]:
@@ -107,7 +109,7 @@ class OutputParser:
         if self._held or self._leading is not None:
             return None
         if self.is_reasoning:
-            return "reasoning" if self._block is None else None
+            return "reasoning" if self._block is None and self._blank is None else None
         if self._content.is_blank or not (self._tools is None or self._tools.is_idle):
             return None
         return "content"
@@ -156,6 +158,8 @@ class OutputParser:
             self._leading = None
         self._give_leading()
         self.is_reasoning = is_inside
+        if was_inside != is_inside:
+            self._blank = []
         if was_inside and not is_inside:
             self._give_block()
             if self._tools is not None:
@@ -175,7 +179,16 @@ class OutputParser:
             self._give_leading()
         if not self.is_reasoning:
             self._content.text(text)
-        elif self._block is None:
+        else:
+            self._write_reasoning(text)
+
+    def _write_reasoning(self, text: str) -> None:
+        if self._blank is not None:
+            self._blank.append(text)
+            if text.isspace():
+                return
+            text, self._blank = "".join(self._blank), None
+        if self._block is None:
             self._out.reasoning(text)
         else:
             self._block.append(text)

@@ -27,10 +27,10 @@ class Writer(Protocol):
     """Whose backlog it is.
 
     Attributes:
-        is_finished: nothing is to be written any more.
+        is_abandoned: nothing is to be written any more.
     """
 
-    is_finished: bool
+    is_abandoned: bool
 
     def client_is_behind(self, go_on: Callable[[], None]) -> bool:
         """Nothing should be written now; if so, go_on is called when that may have changed."""
@@ -80,7 +80,7 @@ class Backlog:
             self._turns.add(self._run, at_once=False)
 
     def _steps(self, writer: Writer) -> Iterator[int]:
-        while self._works and not writer.is_finished:
+        while self._works and not writer.is_abandoned:
             if self._is_patient and writer.client_is_behind(self.go_on):
                 if self._timer is None:
                     self._timer = asyncio.get_running_loop().call_later(PATIENCE_S, self._hurry)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from smg.errors import InternalError, ModelNotFound, SmgError, WorkerUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from smg.pipelines.formats import FormatSettings, OutputFormats
@@ -84,6 +84,25 @@ class ModelCatalog:
         models = self._registry.models()
         return tuple(sorted(each for each in models if any(worker.is_ready for worker in models[each])))
 
+    def can_score(self, model_id: str) -> bool:
+        """Whether a worker of a model scores labels. Every one on SGLang's protocol can be asked to."""
+        card = self._registry.card(model_id)
+        if card is None or card.capabilities.score:
+            return card is not None
+        entries = self._registry.models().get(model_id, ())
+        return any(entry.worker is not None and entry.worker.protocol == "sglang_grpc" for entry in entries)
+
+    def prepared(self, model_id: str) -> ServedModel | None:
+        """A model that was resolved before; None for any other."""
+        return self._served.get(model_id)
+
+    def engine_of(self, model_id: str) -> str:
+        """Name of the engine of a model's first worker; empty when none has told."""
+        for entry in self._registry.models().get(model_id, ()):
+            if entry.description is not None:
+                return entry.description.engine
+        return ""
+
     async def resolve(self, name: str) -> ServedModel:
         """The model behind a name.
 
@@ -103,6 +122,15 @@ class ModelCatalog:
                 model_id, card, builder, self._formats.formats_of(model_id, builder)
             )
         return served
+
+    def enforced(self, model_id: str) -> list[Sequence[str]]:
+        """For each worker that serves a model, the kinds of constraints that it enforces."""
+        return list(self._registry.constraints(model_id).values())
+
+    def formats_of(self, model_id: str) -> OutputFormats | None:
+        """The formats of a model; None as long as nobody has asked for it."""
+        served = self._served.get(model_id)
+        return served.formats if served is not None else None
 
     async def preload(self) -> None:
         """Load what the served models need, ahead of their first request. Failures are logged, not raised."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from smg.errors import InvalidRequest
 from smg.pipelines.messages import (
+    UNSUPPORTED_PART,
     parse_object,
     template_messages,
     template_tool_choice,
@@ -13,7 +15,8 @@ from smg.pipelines.messages import (
 )
 from smg.pipelines.off_loop import in_thread
 from smg.pipelines.prompt_limits import most_tokens
-from smg.pipelines.tools import usable_tools
+from smg.pipelines.tools import is_forced, usable_tools
+from smg.prompt.harmony import BUILD_FAILED, FORCED_VARIABLE
 from smg.prompt.thinking import ThinkingDecision, decide
 from smg_proto.chat.v1 import options_pb2
 
@@ -43,38 +46,62 @@ class ChatPrompt(NamedTuple):
     thinks: bool
 
 
-async def chat_prompt(model: ServedModel, request: chat_pb2.ChatRequest) -> ChatPrompt:
+async def chat_prompt(
+    model: ServedModel, request: chat_pb2.ChatRequest, *, shows_message_tools: bool = False
+) -> ChatPrompt:
     """Render and tokenize a conversation; long ones in a thread.
+
+    Args:
+        model: the model.
+        request: the conversation and what belongs to it.
+        shows_message_tools: the template gets tools that messages declare; else they are dropped.
 
     Raises:
         InvalidRequest: the conversation cannot be rendered; the template's own message where it gives one.
     """
     if request.ByteSize() <= INLINE_PROMPT_CHARS and len(request.messages) <= INLINE_MESSAGES:
-        return _render(model, request)
-    return await in_thread(_render, model, request)
+        return _render(model, request, shows_message_tools)
+    return await in_thread(_render, model, request, shows_message_tools)
 
 
-def _render(model: ServedModel, request: chat_pb2.ChatRequest) -> ChatPrompt:
+def _render(model: ServedModel, request: chat_pb2.ChatRequest, shows_message_tools: bool) -> ChatPrompt:
     tools = usable_tools(request) if request.HasField("tool_choice") else request.tools
     known = model.builder.template_for(with_tools=bool(tools))
     thinking = known.thinking
     decision = _decision(request, known)
+    variables = decision.variables
     # Without a message of the assistant there is nothing to continue, so an answer is begun.
     continues = request.continue_final_message and request.messages[-1].role == "assistant"
+    if model.builder.is_harmony:
+        # A forced call is all that the model writes: its header ends the prompt.
+        forced = request.tool_choice.name if is_forced(request) else None
+        variables = {**variables, FORCED_VARIABLE: forced}
     prompt = model.builder.chat(
-        template_messages(request.messages),
+        _messages(model, request, shows_message_tools),
         tools=template_tools(tools),
         add_generation_prompt=not continues,
         continue_final_message=continues,
-        variables=decision.variables,
+        variables=variables,
         max_tokens=most_tokens(model.card),
     )
-    if not thinking.is_known:
+    if model.formats.is_harmony:
+        return ChatPrompt(prompt, starts_inside=False, thinks=not (continues or is_forced(request)))
+    always = model.formats.always_reasons and not continues
+    if not (thinking.is_known or always):
         return ChatPrompt(prompt, starts_inside=False, thinks=False)
     if prompt.in_reasoning is not None:
         return ChatPrompt(prompt, prompt.in_reasoning, prompt.in_reasoning)
-    thinks = thinking.starts_inside if decision.thinks is None else decision.thinks
-    return ChatPrompt(prompt, thinks and model.formats.reasons_first, thinks)
+    thinks = (thinking.starts_inside or always) if decision.thinks is None else decision.thinks
+    return ChatPrompt(prompt, thinks and (model.formats.reasons_first or always), thinks)
+
+
+def _messages(model: ServedModel, request: chat_pb2.ChatRequest, shows_tools: bool) -> list[dict[str, Any]]:
+    try:
+        return template_messages(request.messages, shows_tools=shows_tools)
+    except InvalidRequest as error:
+        if not (model.builder.is_harmony and error.code == UNSUPPORTED_PART):
+            raise
+        raise InvalidRequest(error.message, code=BUILD_FAILED, param=error.param) from None
 
 
 def _decision(request: chat_pb2.ChatRequest, known: KnownTemplate) -> ThinkingDecision:

@@ -49,7 +49,9 @@ class Choice:
         prompt_index: number of its prompt in the request.
         sequence: number on the worker.
         is_finished: nothing comes any more.
+        is_complete: its engine has told its end, which may still have to be written.
         has_ended: its end is written.
+        is_abandoned: nothing is to be written any more.
         is_resumed: it goes on where an engine that was lost has stopped.
     """
 
@@ -68,7 +70,7 @@ class Choice:
         self.prompt_index = prompt_index
         self.sequence = 0
         self.is_finished = False
-        self.has_ended = False
+        self.is_complete = self.has_ended = self.is_abandoned = False
         self.is_resumed = False
         self._received = array("I")
         self._answer = answer
@@ -140,6 +142,8 @@ class Choice:
         """Write the step's text to the client."""
         self._received.extend(token_ids)
         self._usage.completion_tokens += len(token_ids)
+        if finished is not None:
+            self.is_complete = True
         if self._is_held:
             self._write_later(token_ids, logprobs, finished)
             return
@@ -165,13 +169,11 @@ class Choice:
         self._take_stages(token_ids, logprobs, finished, finished)
         self._sink.flush()
 
-    @property
-    def can_resume(self) -> bool:
-        """Another engine may go on: nothing of what was received is still to be written."""
-        return self._backlog is None
-
     def resume(self, request: work_pb2.Generate) -> None:
-        """Make a request that goes on where this sequence has stopped. The stages stay as they are."""
+        """Make a request that goes on where this sequence has stopped. The stages stay as they are.
+
+        What was received and is not written yet is written first.
+        """
         self.is_finished = False
         self.sequence = 0
         if self._received:
@@ -317,7 +319,7 @@ class Choice:
         self.is_finished = True
         if self._stages.has_calls and finish.reason == "stop":
             finish = ChoiceFinish("tool_calls", finish.matched_stop)
-        self.has_ended = True
+        self.has_ended = self.is_abandoned = True
         self._sink.finish(self.index, finish)
         self._answer.choice_finished(self, finished)
 

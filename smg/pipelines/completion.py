@@ -18,7 +18,6 @@ from smg_proto.engine.v1 import work_pb2
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from smg.pipelines.admission import Admission
     from smg.pipelines.catalog import ModelCatalog, ServedModel
     from smg.pipelines.echo import PromptEcho
     from smg.pipelines.engine_call import EngineCall
@@ -31,9 +30,8 @@ if TYPE_CHECKING:
 class CompletionPipeline:
     """Answers text completion requests. Choices are numbered prompt by prompt, n for each."""
 
-    def __init__(self, catalog: ModelCatalog, admission: Admission, engine_call: EngineCall) -> None:
+    def __init__(self, catalog: ModelCatalog, engine_call: EngineCall) -> None:
         self._catalog = catalog
-        self._admission = admission
         self._engine_call = engine_call
 
     async def run(
@@ -48,24 +46,25 @@ class CompletionPipeline:
         Raises:
             SmgError: the request is refused or failed before the first event; nothing went to the sink.
         """
-        async with self._admission.permit():
-            await off_loop(lambda: validate_completion(request), size=request.ByteSize())
-            model = await self._catalog.resolve(request.model)
-            prompts, echoes = await completion_prompts(model, request, request.best_of or request.n or 1)
-            if request.best_of:
-                sink = _best_of(request, echoes, sink)
-            answer = Answer(context.answer_id(request.rid), meter.created, model.id, sink)
-            plan = _plan(model, request, context, echoes)
-            work = Work(
-                meter.route,
-                model.id,
-                prompts[0].ids,
-                lambda: plan.attempt(prompts, answer),
-                plan.constraint_kind,
-                model.card.tokenizer_sha256,
-            )
-            with meter.measure(model.id, answer):
-                await self._engine_call.run(work, answer, context)
+        await off_loop(lambda: validate_completion(request), size=request.ByteSize())
+        model = await self._catalog.resolve(request.model)
+        prompts, echoes = await completion_prompts(model, request, request.best_of or request.n or 1)
+        if request.best_of:
+            sink = _best_of(request, echoes, sink)
+        answer = Answer(context.answer_id(request.rid), meter.created, model.id, sink)
+        plan = _plan(model, request, meter.traceparent, echoes)
+        work = Work(
+            meter.route,
+            model.id,
+            meter.arrived_at,
+            prompts[0].ids,
+            lambda: plan.attempt(prompts, answer),
+            plan.constraint_kind,
+            model.card.tokenizer_sha256,
+            request.rid,
+        )
+        with meter.measure(model.id, answer):
+            await self._engine_call.run(work, answer, context)
 
 
 def _best_of(
@@ -83,7 +82,7 @@ def _best_of(
 def _plan(
     model: ServedModel,
     request: completion_pb2.CompletionRequest,
-    context: RequestContext,
+    traceparent: str,
     echoes: Sequence[PromptEcho],
 ) -> GenerationPlan:
     fields = set_fields(request.sampling)
@@ -96,7 +95,7 @@ def _plan(
         stream=request.stream,
         constraint=constraint(fields, request.json_schema if request.HasField("json_schema") else None),
         logprobs=logprobs,
-        traceparent=context.traceparent,
+        traceparent=traceparent,
         echoes=echoes,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import TYPE_CHECKING, Any, cast
 
 from smg.errors import InvalidRequest
@@ -13,21 +14,37 @@ if TYPE_CHECKING:
 
     from smg_proto.chat.v1 import message_pb2
 
+UNSUPPORTED_PART = "unsupported_content_part"
+_log = logging.getLogger(__name__)
 _CHOICES = {
     options_pb2.ToolChoice.MODE_NONE: "none",
     options_pb2.ToolChoice.MODE_REQUIRED: "required",
 }
 
 
-def template_messages(messages: Iterable[message_pb2.ChatMessage]) -> list[dict[str, Any]]:
+def template_messages(
+    messages: Iterable[message_pb2.ChatMessage], *, shows_tools: bool = False
+) -> list[dict[str, Any]]:
     """The conversation, nothing added or left out; the builder fits it to the template.
 
     Arguments of earlier calls are objects, because templates index and dump them.
 
+    Args:
+        messages: the conversation.
+        shows_tools: tools that messages declare are shown; else they are dropped, with a warning.
+
     Raises:
         InvalidRequest: a part that cannot be rendered, or arguments that are not JSON.
     """
-    return [_message(index, message) for index, message in enumerate(messages)]
+    result = [_message(index, message) for index, message in enumerate(messages)]
+    declaring = [index for index, message in enumerate(result) if "tools" in message]
+    for index in declaring:
+        declared: str = result[index].pop("tools")
+        if shows_tools:
+            result[index]["tools"] = parse_json(declared, f"messages[{index}].tools")
+    if declaring and not shows_tools:
+        _log.warning("tools on %d messages are dropped: only Kimi models take them there", len(declaring))
+    return result
 
 
 def template_tools(tools: Iterable[message_pb2.Tool]) -> list[dict[str, Any]] | None:
@@ -87,6 +104,8 @@ def _message(index: int, message: message_pb2.ChatMessage) -> dict[str, Any]:
         result["reasoning_content"] = message.reasoning_content
     if message.HasField("tool_call_id"):
         result["tool_call_id"] = message.tool_call_id
+    if message.tools_json:
+        result["tools"] = message.tools_json
     return result
 
 
@@ -113,7 +132,7 @@ def _part(name: str, part: message_pb2.ContentPart) -> dict[str, Any]:
         )
     raise InvalidRequest(
         f"{name} cannot be rendered; this model takes text parts only",
-        code="unsupported_content_part",
+        code=UNSUPPORTED_PART,
         param=name,
     )
 

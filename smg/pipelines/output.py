@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from smg.parsers.harmony import HARMONY, HarmonyParser
 from smg.parsers.output import OutputParser
 from smg.parsers.reasoning import reasoning_parser
 from smg.parsers.tools import tool_parser
@@ -27,6 +28,8 @@ class OutputForm:
         forced_name: the one function that must be called; its arguments are all there is. Empty: any.
         one_call: drop every call after the first.
         hold_reasoning: give the reasoning out in one piece.
+        separates: of formats whose reasoning must be read all the same: tell it apart.
+        is_open: the output goes on with a message, and begins with none of its own.
     """
 
     reasoning: str | None = None
@@ -37,18 +40,27 @@ class OutputForm:
     forced_name: str = ""
     one_call: bool = False
     hold_reasoning: bool = False
+    separates: bool = True
+    is_open: bool = False
 
-    def parser(self) -> OutputParser | None:
+    def parser(self) -> OutputParser | HarmonyParser | None:
         """State for one choice; None where text is content and nothing else."""
+        max_calls = 1 if self.one_call else None
+        if self.reasoning == HARMONY and not self.forced:
+            return HarmonyParser(
+                takes_calls=self.tools is not None,
+                separates=self.separates,
+                is_open=self.is_open,
+                max_calls=max_calls,
+                hold_reasoning=self.hold_reasoning,
+            )
         tools = self._tools()
         reasoning = None
-        if self.reasoning is not None:
+        if self.reasoning is not None and self.reasoning != HARMONY:
             reasoning = reasoning_parser(self.reasoning, starts_inside=self.starts_inside)
         if tools is None and reasoning is None:
             return None
-        return OutputParser(
-            reasoning, tools, max_calls=1 if self.one_call else None, hold_reasoning=self.hold_reasoning
-        )
+        return OutputParser(reasoning, tools, max_calls=max_calls, hold_reasoning=self.hold_reasoning)
 
     def _tools(self) -> ToolParser | None:
         if self.forced:

@@ -9,6 +9,7 @@ from smg.prompt.builder import TokenPrompt
 from smg.prompt.packed import pack_ids
 
 if TYPE_CHECKING:
+    from smg_proto.chat.v1 import options_pb2
     from smg_proto.engine.v1 import card_pb2
 
 
@@ -45,4 +46,21 @@ def check_context(card: card_pb2.ModelCard, prompt_tokens: int) -> None:
         raise ContextTooLong(
             f"This model's maximum context length is {limit} tokens. However, your request has "
             f"{prompt_tokens} input tokens. Please reduce the length of the input.",
+        )
+
+
+def check_output(card: card_pb2.ModelCard, sampling: options_pb2.SamplingOptions) -> None:
+    """Refuse a limit of output tokens that is longer than the context. A model may have no limit.
+
+    Raises:
+        ContextTooLong: with both numbers.
+    """
+    is_new = sampling.HasField("max_completion_tokens")
+    name = "max_completion_tokens" if is_new else "max_tokens"
+    asked = sampling.max_completion_tokens if is_new else sampling.max_tokens
+    limit = card.context_length
+    if limit and asked > limit:
+        raise ContextTooLong(
+            f"This model's maximum context length is {limit} tokens. However, {name} is {asked}. "
+            f"Please ask for at most {limit}.",
         )

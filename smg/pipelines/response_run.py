@@ -19,6 +19,7 @@ from smg.pipelines.off_loop import off_loop
 from smg.pipelines.server_tools import ServerTools
 from smg.pipelines.tool_calls import MAX_CALLS, ToolCalls
 from smg.pipelines.turn_sink import TurnSink
+from smg.profiles import BASELINE
 from smg.responses.approval import answered
 from smg.responses.bodies import ResponseBody
 from smg.responses.conversation import ChatMessages
@@ -82,8 +83,8 @@ class ResponseParts:
     """What responses are made with.
 
     Attributes:
-        turns: answers one turn; it asks for no permit, the response has one for all its turns.
-        admission: bounds how many run.
+        turns: answers one turn.
+        admission: bounds how many run; those in the background take their place when they begin.
         catalog: the models.
         history: reads what was said before.
         store: keeps what has ended.
@@ -309,7 +310,8 @@ class ResponseRun:
         """
         is_first = not self._is_open
         try:
-            await self._parts.turns.run(request, self._context, sink, self._new_meter())
+            # The contracts of vendors are those of their chat completions.
+            await self._parts.turns.run(request, self._context, sink, self._new_meter(), BASELINE)
         except SmgError as error:
             if not self._is_open:
                 raise

@@ -53,9 +53,8 @@ class ResponsesPipeline:
         Raises:
             SmgError: the request is refused or failed before the model's first event, or cannot be kept.
         """
-        async with self._parts.admission.permit():
-            call = await off_loop(partial(read_request, message), size=message.ByteSize())
-            return await ResponseRun(self._parts, call, context, front, new_meter, self._now).run()
+        call = await off_loop(partial(read_request, message), size=message.ByteSize())
+        return await ResponseRun(self._parts, call, context, front, new_meter, self._now).run()
 
     async def waiting(
         self,

@@ -34,6 +34,7 @@ class AnswerHead(NamedTuple):
         model: model as the client named it.
         worker_url: worker that answers.
         usage: counts so far; changes while the answer runs.
+        parsers: what reads the model's text; empty where nothing does.
     """
 
     id: str
@@ -41,6 +42,7 @@ class AnswerHead(NamedTuple):
     model: str
     worker_url: str
     usage: UsageCounter
+    parsers: str = ""
 
 
 class ChoiceFinish(NamedTuple):

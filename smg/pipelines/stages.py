@@ -10,6 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from smg.parsers.events import CallEnd, CallStart, Content
+from smg.parsers.tools import CALL_ID_CHARS
 from smg.pipelines.logprobs import token_entries
 from smg.pipelines.output import PLAIN
 from smg.prompt.detokenizer import Detokenizer
@@ -77,6 +78,7 @@ class TextStages:
     __slots__ = (
         "_fed_chars",
         "_held_logprobs",
+        "_id_chars",
         "_is_counting",
         "_offset",
         "_released_chars",
@@ -95,6 +97,7 @@ class TextStages:
         self.detokenizer = Detokenizer(
             tokenizer, skip_special_tokens=options.skip_special_tokens, shown=shown
         )
+        self._id_chars = CALL_ID_CHARS.get(options.form.tools or "")
         self._is_counting = options.form.reasoning is not None
         self._offset: int | None = None
         self._fed_chars = 0
@@ -192,7 +195,7 @@ class TextStages:
         """The pieces, every call with an id."""
         for position, piece in enumerate(pieces):
             if type(piece) is CallStart and piece.id is None:
-                pieces[position] = CallStart(piece.call, piece.name, new_call_id())
+                pieces[position] = CallStart(piece.call, piece.name, new_call_id(self._id_chars))
             elif type(piece) is CallEnd:
                 self.has_calls = True
         return pieces

@@ -43,6 +43,18 @@ def is_forced(request: chat_pb2.ChatRequest) -> bool:
     return request.HasField("tool_choice") and request.tool_choice.mode in FORCED
 
 
+def forced_schemas(request: chat_pb2.ChatRequest) -> dict[str, Any]:
+    """By function that may be called, the JSON Schema of its arguments; one where the choice names it.
+
+    Raises:
+        InvalidRequest: parameters that are not JSON, or that no object can match.
+    """
+    # A name given twice means the last one.
+    tools = {tool.name: tool for tool in usable_tools(request)}
+    name = request.tool_choice.name if request.tool_choice.mode == _MODES.MODE_FUNCTION else ""
+    return {each: _object_schema(tool) for each, tool in tools.items() if not name or each == name}
+
+
 def forced_schema(request: chat_pb2.ChatRequest) -> str:
     """JSON Schema of the output with which a forced choice is answered.
 

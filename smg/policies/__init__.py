@@ -59,3 +59,10 @@ def make_policy(routing: RoutingSettings | str, rng: _random.Random | None = Non
     if settings.routing_key_override and name not in _KEYED:
         return Manual(settings, rng, delegate=policy)
     return policy
+
+
+def cache_aware_of(policy: Policy) -> CacheAware | None:
+    """The policy that wants to hear of the engines' caches: this one, or the one under a routing key override."""
+    if isinstance(policy, Manual):
+        policy = policy.delegate or policy
+    return policy if isinstance(policy, CacheAware) else None

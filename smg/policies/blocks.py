@@ -54,6 +54,10 @@ class Blocks:
             keys.append(key)
         return keys
 
+    def whole(self, tokens: int) -> int:
+        """Whole blocks in so many tokens."""
+        return bisect_right(self._ends, tokens)
+
     def tokens(self, count: int) -> int:
         """Tokens in the first so many blocks."""
         return self._ends[count - 1] if count else 0

@@ -1,10 +1,12 @@
 """Picks the worker where the most of a prompt is cached, as far as that is worth a longer queue.
 
-One score decides: the square of the share of the prompt that a worker has cached, less its load over the mean in units
-of the allowance: the load that a wholly cached prompt is worth. The allowance is the larger one of
-`balance_abs_threshold` requests and `balance_rel_threshold` - 1 times the mean. So a beginning that all prompts share
-draws them to the workers that hold it only until those are busier than others by what it is worth; then one more worker
-gets it. The square keeps a short common beginning from gathering sessions that would be better apart.
+One score decides: the square of the share of the prompt that a worker has cached, less its load in units of the
+allowance: the load that a wholly cached prompt is worth. The allowance is the larger one of
+`balance_abs_threshold` requests, up to half of what a worker runs at a time, and `balance_rel_threshold` - 1 times the
+mean load.
+So a beginning that all prompts share draws them to the workers that hold it only until those are busier than others by
+what it is worth; then one more worker gets it. The square keeps a short common beginning from gathering sessions that
+would be better apart. benchmarks/routing shows what that gives.
 
 What a worker has cached is known from what was sent to it; engines that tell of their caches correct that (`stored`,
 `removed`, `cleared`).
@@ -22,14 +24,17 @@ from smg.policies.roster import PerModel, Roster
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from smg.policies.base import RouteRequest
+    from smg.policies.prefix_index import Holders
     from smg.settings import RoutingSettings
     from smg.types.worker import WorkerSnapshot
 
 # Workers that are remembered, those that left included: what is known of more is forgotten, oldest first.
 _MAX_HOLDERS = 65_536
+_LEAST_ALLOWANCE = 1e-6
+_MOST_SATURATION = 0.5
 
 
 class _Scale(NamedTuple):
@@ -44,10 +49,6 @@ class _Scale(NamedTuple):
     load: Callable[[WorkerSnapshot], float]
     mean: float
     allowance: float
-
-    def score(self, worker: WorkerSnapshot, share: float) -> float:
-        """How good a worker is that has a share of the prompt."""
-        return share * share - (self.load(worker) - self.mean) / self.allowance
 
 
 class CacheAware(BasePolicy):
@@ -68,22 +69,13 @@ class CacheAware(BasePolicy):
         ids = request.leading_ids
         keys = self._blocks.keys(request.model, ids)
         seen = sample(snapshots, self._rng)
-        scale = self._scale(seen)
-        worker, share = idlest(seen, self._rng), 0.0
-        best, ties = scale.score(worker, 0.0), 1
-        find = self._rosters[request.model].find
-        for holder, cached in self._cached(keys, len(ids) // TOKEN_BYTES, seen, scale.load).items():
-            candidate = find(snapshots, holder.worker_id)
-            if candidate is None or candidate.instance_id != holder.instance_id:
-                continue
-            its_share = cached * TOKEN_BYTES / len(ids)
-            score = scale.score(candidate, its_share)
-            if score < best:
-                continue
-            ties = ties + 1 if score == best else 1
-            # Each of several equals is as likely as the others.
-            if ties == 1 or self._rng.random() * ties < 1:
-                worker, share, best = candidate, its_share, score
+        size = len(ids) // TOKEN_BYTES
+        worker = idlest(seen, self._rng)
+        scale = self._scale(seen, worker)
+        best = self._best(snapshots, request.model, keys, size, seen, worker, scale)
+        share = 0.0
+        if best is not None:
+            worker, share = best
         if keys:
             self._index.add(keys, self._holder(worker.id, worker.instance_id))
         if not share:
@@ -104,6 +96,14 @@ class CacheAware(BasePolicy):
         """A worker tells that it has cached these prefixes, given shortest first."""
         self._index.add(keys, self._holder(worker_id, instance_id))
 
+    def stored_ids(self, worker_id: str, instance_id: str, model: str, ids: bytes) -> None:
+        """A worker tells that it has cached a prefix, given by its packed token ids."""
+        self.stored(worker_id, instance_id, self.keys(model, ids))
+
+    def removed_ids(self, worker_id: str, model: str, ids: bytes, kept_tokens: int) -> None:
+        """A worker tells that a prefix is no longer in its cache, but for its first tokens."""
+        self.removed(worker_id, self.keys(model, ids)[self._blocks.whole(kept_tokens) :])
+
     def removed(self, worker_id: str, keys: Sequence[int]) -> None:
         """A worker tells that these prefixes are no longer in its cache."""
         holder = self._holders.get(worker_id)
@@ -116,53 +116,87 @@ class CacheAware(BasePolicy):
         if holder is not None:
             holder.is_current = False
 
-    def _scale(self, seen: Sequence[WorkerSnapshot]) -> _Scale:
-        requests = total_busy(seen)
-        saturations = sum([snapshot.saturation for snapshot in seen])
-        total, one, load = (
-            (saturations, saturations / (requests or len(seen)), _saturation)
-            if saturations
-            else (requests, 1.0, busy)
-        )
+    def _scale(self, seen: Sequence[WorkerSnapshot], worker: WorkerSnapshot) -> _Scale:
+        """What load means among these workers."""
+        total, one, load = sum([snapshot.saturation for snapshot in seen]), 1.0, _saturation
+        if not total:
+            total, load = total_busy(seen), busy
+        elif worker.slots:
+            one = 1 / worker.slots
+        else:
+            one = total / (total_busy(seen) or len(seen))
         mean = total / len(seen)
-        return _Scale(load, mean, max(self._abs_threshold * one, (self._rel_threshold - 1) * mean))
+        allowance = self._abs_threshold * one
+        if worker.slots:
+            # No prompt is worth waiting for a place while other workers have some.
+            allowance = min(allowance, _MOST_SATURATION)
+        # Not zero, also for a prompt without tokens among idle workers.
+        return _Scale(load, mean, max(allowance, (self._rel_threshold - 1) * mean, _LEAST_ALLOWANCE))
 
-    def _cached(
+    def _best(
         self,
+        snapshots: Sequence[WorkerSnapshot],
+        model: str,
         keys: Sequence[int],
         size: int,
         seen: Sequence[WorkerSnapshot],
-        load: Callable[[WorkerSnapshot], float],
-    ) -> dict[Holder, int]:
-        """The workers that hold enough of a prompt to matter, and how many of its tokens.
+        idle: WorkerSnapshot,
+        scale: _Scale,
+    ) -> tuple[WorkerSnapshot, float] | None:
+        """The holder of some of a prompt that is better than an idle worker without it, and its share.
 
-        Of very many, as hold what all prompts begin with, only the best is named.
+        Longer shares come first, and the search ends where a shorter one could not be better even on an idle worker.
+        Of very many holders, as of what all prompts begin with, those are looked at that are in the sample.
+
+        Args:
+            snapshots: all workers.
+            model: theirs.
+            keys: of the prompt.
+            size: its length in tokens.
+            seen: the sample.
+            idle: the idlest of the sample.
+            scale: what load means.
         """
-        found: dict[Holder, int] = {}
-        least, last = self._least_share * size, None
+        load, allowance, find = scale.load, scale.allowance, self._rosters[model].find
+        calm = load(idle) / allowance
+        best, ties, found = -calm, 1, None
+        looked: set[Holder] = set()
+        get, tokens_of, least, last = self._index.get, self._blocks.tokens, self._least_share * size, None
         for count in range(self._index.known(keys), 0, -1):
-            tokens = self._blocks.tokens(count)
-            held = self._index.get(keys[count - 1])
-            if tokens < least or len(found) >= SAMPLE:
+            tokens = tokens_of(count)
+            share = tokens / size
+            worth = share * share
+            if tokens < least or len(looked) >= SAMPLE or worth - calm < best:
                 break
-            if held is None or held is last:
+            held = get(keys[count - 1])
+            # Who holds a prefix holds its beginnings too: as many holders are the same holders.
+            if held is None or held is last or (not isinstance(held, Holder) and len(held) <= len(looked)):
                 continue
             last = held
-            if isinstance(held, Holder):
-                if held.is_current:
-                    found.setdefault(held, tokens)
-            elif len(held) > SAMPLE:
-                # They have the same share of it: of those that were looked at, the idlest is the best.
-                holding = [each for each in seen if self._holders.get(each.id) in held]
-                if holding:
-                    found.setdefault(self._holders[min(holding, key=load).id], tokens)
-                break
-            # Who holds a prefix holds its beginnings too: as many holders are the same holders.
-            elif len(held) > len(found):
-                for holder in held:
-                    if holder.is_current:
-                        found.setdefault(holder, tokens)
+            for holder in self._some(held, seen):
+                if holder in looked or not holder.is_current:
+                    continue
+                looked.add(holder)
+                worker = find(snapshots, holder.worker_id)
+                if worker is None or worker.instance_id != holder.instance_id:
+                    continue
+                score = worth - load(worker) / allowance
+                if score < best:
+                    continue
+                ties = ties + 1 if score == best else 1
+                # Each of several equals is as likely as the others.
+                if ties == 1 or self._rng.random() * ties < 1:
+                    best, found = score, (worker, share)
         return found
+
+    def _some(self, held: Holders, seen: Sequence[WorkerSnapshot]) -> Iterable[Holder]:
+        """Holders of a prefix: all of them, or of very many those in the sample."""
+        if isinstance(held, Holder):
+            return (held,)
+        if len(held) <= SAMPLE:
+            return held
+        known = map(self._holders.get, [each.id for each in seen])
+        return [holder for holder in known if holder is not None and holder in held]
 
     def _holder(self, worker_id: str, instance_id: str) -> Holder:
         """The present life of a worker. What was known of an earlier one is forgotten."""

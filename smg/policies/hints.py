@@ -6,8 +6,13 @@ demand: a value that names no worker is kept as one that no worker has, so that 
 
 from __future__ import annotations
 
+import re
 import sys
 from array import array
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 ROUTING_KEY_BYTES = 128
 HINT_TOKENS = 512
@@ -15,6 +20,10 @@ HINT_BYTES = 4096
 HIGHEST_TOKEN_ID = 2**32 - 1
 # Further digits could only name a worker that no fleet has.
 _TARGET_DIGITS = 9
+
+# Turns and retries, as the original gateway marks them.
+_MARKS = re.compile(r"(?:_[tr][0-9]+)+\Z", re.ASCII)
+_YES = frozenset((b"1", b"true", "1", "true"))
 
 # The index of no worker: what a target that is not a number asks for.
 NO_WORKER = -1
@@ -29,6 +38,27 @@ def parse_routing_key(value: bytes | str | None) -> str:
         return raw.decode() if len(raw) <= ROUTING_KEY_BYTES else ""
     except UnicodeError:
         return ""
+
+
+def first_routing_key(values: Iterable[bytes | str | None]) -> str:
+    """The first routing key that counts among the values of several headers; empty when none does."""
+    for value in values:
+        if value and (key := parse_routing_key(value)):
+            return key
+    return ""
+
+
+def lineage_key(rid: str) -> str:
+    """The routing key that a request's own `rid` stands for: without the marks of turns and retries at its end.
+
+    `conv_t1`, `conv_t2` and `conv_t2_r1` are turns and a retry of `conv`.
+    """
+    return parse_routing_key(_MARKS.sub("", rid)) if rid else ""
+
+
+def asks_for_reason(value: bytes | str | None) -> bool:
+    """The caller wants to know why its worker was picked."""
+    return value is not None and value.strip().lower() in _YES
 
 
 def parse_routing_tokens(value: bytes | str | None) -> bytes:

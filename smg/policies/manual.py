@@ -44,6 +44,11 @@ class Manual(BasePolicy):
             )
         )
 
+    @property
+    def delegate(self) -> Policy | None:
+        """Who places requests without a key."""
+        return self._delegate
+
     def choose(self, snapshots: Sequence[WorkerSnapshot], request: RouteRequest) -> Pick:
         """Pick the key's worker; without a key any that the mode allows."""
         if request.routing_key:

@@ -15,12 +15,13 @@ from smg.prompt.content import ContentGuard
 from smg.prompt.continued import render_open
 from smg.prompt.conventions import conventions_of
 from smg.prompt.directory import DEFAULT_TEMPLATE, TOOL_TEMPLATE, read_tokenizer_directory
+from smg.prompt.harmony import CONVENTIONS, STOP_TOKENS, HarmonyTemplate, is_harmony
 from smg.prompt.loading import load_parts
 from smg.prompt.packed import ID_BYTES, pack_ids
 from smg.prompt.sandbox import MAX_OUTPUT_CHARS
 from smg.prompt.segments import too_long
 from smg.prompt.template import MARK_VARIABLE, ChatTemplate
-from smg.prompt.thinking import OPEN_TAG, continued_reasoning, open_reasoning, thinking_support
+from smg.prompt.thinking import ThinkingSupport, continued_reasoning, open_reasoning, thinking_support
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from smg.prompt.conventions import Conventions
     from smg.prompt.loading import Parts
-    from smg.prompt.thinking import ThinkingSupport
+    from smg.prompt.segments import Frame
 
 _log = logging.getLogger(__name__)
 _NO_VARIABLES: Mapping[str, Any] = {}
@@ -54,7 +55,7 @@ class TokenPrompt(NamedTuple):
 class KnownTemplate(NamedTuple):
     """A template, and what was found out about it."""
 
-    template: ChatTemplate
+    template: ChatTemplate | HarmonyTemplate
     conventions: Conventions
     thinking: ThinkingSupport
 
@@ -65,6 +66,8 @@ class PromptBuilder:
     Attributes:
         tokenizer: tables, encoding, decoding.
         has_chat_template: whether chat() can work.
+        stop_ids: tokens that end an answer beside those of which engines know.
+        is_harmony: chats are written in Harmony, not by a template of the model's.
         template_text: what the templates can write literally, parts separated by NUL.
     """
 
@@ -76,6 +79,9 @@ class PromptBuilder:
         self._templates = templates
         self._longest_token = parts.longest_token
         self.tokenizer = parts.tokenizer
+        self.is_harmony = any(isinstance(known.template, HarmonyTemplate) for known in templates.values())
+        stops = STOP_TOKENS if self.is_harmony else ()
+        self.stop_ids = tuple(control.id for control in parts.controls if control.text in stops)
         self.has_chat_template = bool(templates)
         self.template_text = "\0".join(known.template.text for known in templates.values())
         self._guard = ContentGuard(
@@ -114,6 +120,9 @@ class PromptBuilder:
         written = "\0".join(template.text for template in templates.values())
         parts = load_parts(found, written, use_fast=backend == "auto", cache_bytes=cache_bytes)
         _log.info("tokenizer %s: %s", directory, parts.summary)
+        if chat_template is None and is_harmony(control.text for control in parts.controls):
+            harmony = KnownTemplate(HarmonyTemplate(), CONVENTIONS, ThinkingSupport())
+            return cls(parts, {DEFAULT_TEMPLATE: harmony})
         known = {name: _known(template, parts) for name, template in templates.items()}
         return cls(parts, known)
 
@@ -170,14 +179,49 @@ class PromptBuilder:
         }
         if continue_final_message:
             rendered, final_text = render_open(known.template, scope, mark)
-            in_reasoning = continued_reasoning(rendered, final_text)
+            in_reasoning = continued_reasoning(rendered, final_text, known.thinking.tags)
         else:
             rendered = known.template.render({**scope, "add_generation_prompt": add_generation_prompt})
-            in_reasoning = open_reasoning(rendered)
+            in_reasoning = open_reasoning(rendered, known.thinking.tags)
         text = rendered.replace(mark, "") if mark else rendered
         self._refuse_long(text, max_tokens)
         ids = self._prompts.encode_rendered(rendered, mark, max_tokens=max_tokens)
         return TokenPrompt(ids, len(ids) // ID_BYTES, text, in_reasoning)
+
+    def rendered(self, message: str, variables: Mapping[str, Any]) -> str:
+        """The template's prompt for one message of the user, whose text is the router's own: nothing in it is guarded.
+
+        Raises:
+            InvalidRequest: no template, or it refuses the message.
+        """
+        known = self.template_for(with_tools=False)
+        scope = {
+            "documents": None,
+            **self._named_tokens,
+            **variables,
+            "messages": known.conventions.adapted([{"role": "user", "content": message}]),
+            "tools": None,
+            MARK_VARIABLE: "",
+            "add_generation_prompt": True,
+        }
+        return known.template.render(scope)
+
+    def frame(self, before: str, after: str) -> Frame:
+        """What a rendered prompt has around a message, in tokens."""
+        return self._prompts.frame(before, after)
+
+    def encode_rendered(self, rendered: str) -> bytes:
+        """Packed ids of a rendered prompt whose control tokens all count."""
+        return self._prompts.encode_rendered(rendered)
+
+    def encode_plain(self, text: str, *, max_tokens: int | None = None) -> bytes:
+        """Packed ids of text in which no control token counts, with nothing around it.
+
+        Raises:
+            ContextTooLong: it has more tokens than max_tokens.
+        """
+        self._refuse_long(text, max_tokens)
+        return self._prompts.encode_text(text, max_tokens=max_tokens)
 
     def text(self, text: str, *, max_tokens: int | None = None) -> TokenPrompt:
         """Tokenize a text, with what the tokenizer adds around one (a beginning-of-sequence token, mostly).
@@ -225,11 +269,9 @@ class PromptBuilder:
 
 
 def _known(template: ChatTemplate, parts: Parts) -> KnownTemplate:
-    in_vocabulary = any(control.text == OPEN_TAG for control in parts.controls)
+    vocabulary = frozenset(control.text for control in parts.controls)
     return KnownTemplate(
         template,
         conventions_of(template, parts.named_tokens, max_seconds=_TRIAL_SECONDS),
-        thinking_support(
-            template, parts.named_tokens, is_in_vocabulary=in_vocabulary, max_seconds=_TRIAL_SECONDS
-        ),
+        thinking_support(template, parts.named_tokens, vocabulary=vocabulary, max_seconds=_TRIAL_SECONDS),
     )

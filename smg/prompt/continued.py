@@ -11,6 +11,7 @@ from smg.errors import InvalidRequest
 from smg.prompt.content import free_character, strings_in
 
 if TYPE_CHECKING:
+    from smg.prompt.harmony import HarmonyTemplate
     from smg.prompt.template import ChatTemplate
 
 
@@ -21,7 +22,7 @@ class OpenMessage(NamedTuple):
     final_text: str
 
 
-def render_open(template: ChatTemplate, scope: dict[str, Any], mark: str) -> OpenMessage:
+def render_open(template: ChatTemplate | HarmonyTemplate, scope: dict[str, Any], mark: str) -> OpenMessage:
     """Render up to the end of the last message's text.
 
     Args:

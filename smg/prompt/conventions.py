@@ -7,6 +7,7 @@ template is loaded. Where a trial tells nothing, what most templates take is giv
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -23,6 +24,7 @@ PART_JOINER = "\n"
 _REASONING_NAMES = ("reasoning_content", "thinking", "reasoning")
 _ROLES = ("system", "developer", "user", "assistant", "tool")
 _WHOLE, _FIRST, _SECOND, _CALLED = "Zq7", "Zq8", "Zq9", "zq6"
+_SHORT_ID, _SHORT_CHARS = "call00001", 9
 _TOOL: dict[str, Any] = {
     "type": "function",
     "function": {"name": "t", "description": "d", "parameters": {"type": "object", "properties": {}}},
@@ -43,6 +45,7 @@ class Conventions:
         list_roles: those among them whose content may be nothing else.
         null_content: what it gets for a content that is null: None, or empty text.
         text_arguments: it wants the arguments of calls as JSON text, not as an object.
+        short_ids: it takes ids of calls only if they are of nine letters and digits, as Mistral's do.
     """
 
     knows_developer: bool = False
@@ -50,6 +53,7 @@ class Conventions:
     list_roles: frozenset[str] = frozenset()
     null_content: str | None = None
     text_arguments: bool = False
+    short_ids: bool = False
 
     def adapted(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The messages for this template; those given are not changed.
@@ -75,7 +79,12 @@ class Conventions:
             changed["content"] = self._content(role, changed["content"])
         calls: list[dict[str, Any]] | None = changed.get("tool_calls")
         if calls and self.text_arguments:
-            changed["tool_calls"] = [_with_text_arguments(call) for call in calls]
+            changed["tool_calls"] = calls = [_with_text_arguments(call) for call in calls]
+        if self.short_ids:
+            if calls:
+                changed["tool_calls"] = [call | {"id": _short(call.get("id"))} for call in calls]
+            if "tool_call_id" in changed:
+                changed["tool_call_id"] = _short(changed["tool_call_id"])
         for name in _REASONING_NAMES:
             if name in changed:
                 return {"thinking": changed[name], **changed, "reasoning_content": changed[name]}
@@ -114,7 +123,17 @@ def conventions_of(
         list_roles=frozenset(role for role in part_roles if not trials.takes_text(role)),
         null_content=null_content,
         text_arguments=text_arguments,
+        short_ids=trials.wants_short_ids(null_content, text_arguments),
     )
+
+
+def _short(call_id: Any) -> Any:
+    """An id of nine letters and digits: the same one for the same id, so that answers find their calls."""
+    if not isinstance(call_id, str) or (
+        len(call_id) == _SHORT_CHARS and call_id.isascii() and call_id.isalnum()
+    ):
+        return call_id
+    return hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:_SHORT_CHARS]
 
 
 def _with_text_arguments(call: dict[str, Any]) -> dict[str, Any]:
@@ -164,6 +183,14 @@ class _Trials:
                 return content, is_text
         return None, False
 
+    def wants_short_ids(self, content: str | None, is_text: bool) -> bool:
+        """Whether a conversation with an id of another length is refused for it, and with a short one is not."""
+        arguments: Any = '{"a": 1}' if is_text else {"a": 1}
+        return (
+            self._calling(content, arguments, "call_" + "0" * 24) is None
+            and self._calling(content, arguments) is not None
+        )
+
     def _with_content(self, role: str, content: Any) -> str | None:
         message = {"role": role, "content": content}
         question = {"role": "user", "content": "q"}
@@ -173,12 +200,12 @@ class _Trials:
             return self._render([message, question])
         if role == "assistant":
             return self._render([question, message, question])
-        return self._render([question, _call("", {"a": 1}), message | {"tool_call_id": "call00001"}])
+        return self._render([question, _call("", {"a": 1}), message | {"tool_call_id": _SHORT_ID}])
 
-    def _calling(self, content: str | None, arguments: Any) -> str | None:
+    def _calling(self, content: str | None, arguments: Any, call_id: str = _SHORT_ID) -> str | None:
         question = {"role": "user", "content": "q"}
-        answer = {"role": "tool", "content": "r", "tool_call_id": "call00001", "name": "f"}
-        call = _call(content, arguments)
+        answer = {"role": "tool", "content": "r", "tool_call_id": call_id, "name": "f"}
+        call = _call(content, arguments, call_id)
         whole = self._render([question, call, answer])
         return self._render([question, call]) if whole is None else whole
 
@@ -191,7 +218,7 @@ class _Trials:
             return None
 
 
-def _call(content: str | None, arguments: Any) -> dict[str, Any]:
+def _call(content: str | None, arguments: Any, call_id: str = _SHORT_ID) -> dict[str, Any]:
     function = {"name": _CALLED, "arguments": arguments}
-    calls = [{"id": "call00001", "type": "function", "function": function}]
+    calls = [{"id": call_id, "type": "function", "function": function}]
     return {"role": "assistant", "content": content, "tool_calls": calls}

@@ -7,7 +7,7 @@ has in common with earlier ones, its system prompt and earlier turns, costs a lo
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from smg.errors import ContextTooLong
 from smg.prompt.packed import ID_BYTES
@@ -55,6 +55,22 @@ class _Prompt:
             return
         if len(self.ids) > (self._max_tokens - self._reserved) * ID_BYTES:
             raise too_long(self._max_tokens)
+
+
+class Frame(NamedTuple):
+    """What a template writes around a message.
+
+    Attributes:
+        head_ids: packed ids up to the last control token before the message.
+        head_text: text between that and the message.
+        tail_text: text between the message and the next control token.
+        tail_ids: packed ids from that on.
+    """
+
+    head_ids: bytes
+    head_text: str
+    tail_text: str
+    tail_ids: bytes
 
 
 class TextEncoder(Protocol):
@@ -186,6 +202,16 @@ class PromptEncoder:
                 else:
                     self._add_segment(prompt, text, may_spell=bool(mark))
         return bytes(prompt.ids)
+
+    def frame(self, before: str, after: str) -> Frame:
+        """What stands around a message, from the rendered text before and after it."""
+        head, tail = list(self._cuts.cut(before)), list(self._cuts.cut(after))
+        return Frame(
+            self.encode_rendered("".join(head[:-1])),
+            head[-1],
+            tail[0],
+            self.encode_rendered("".join(tail[1:])),
+        )
 
     def encode_text(self, text: str, *, max_tokens: int | None = None, reserved: int = 0) -> bytes:
         """Packed ids of a text, in which control tokens do not count.

@@ -20,7 +20,18 @@ if TYPE_CHECKING:
 
 TOGGLES = ("enable_thinking", "thinking")
 OFF_EFFORTS = frozenset(("none", "minimal"))
-OPEN_TAG, CLOSE_TAG = "<think>", "</think>"
+Tags = tuple[tuple[str, str], ...]
+# What opens and closes reasoning: those of smg/parsers/reasoning/, which a test compares, without white space at their ends.
+TAGS: Tags = (
+    ("<think>", "</think>"),
+    ("[THINK]", "[/THINK]"),
+    ("<seed:think>", "</seed:think>"),
+    ("<mm:think>", "</mm:think>"),
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+    ("<|channel>thought", "<channel|>"),
+    ("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
+    ("◁think▷", "◁/think▷"),
+)
 _PROBE_TEXT = "Zq7"
 _TAIL_CHARS = 64
 
@@ -34,12 +45,14 @@ class ThinkingSupport:
         toggles: the variables that switch thinking; the first is the one to set.
         efforts: the effort levels that it tells apart itself; empty where it has none of its own.
         starts_inside: whether an answer begins in reasoning when nothing is said.
+        tags: the tags that it, or the vocabulary, has.
     """
 
     is_known: bool = False
     toggles: tuple[str, ...] = ()
     efforts: frozenset[str] = frozenset()
     starts_inside: bool = False
+    tags: Tags = ()
 
 
 class ThinkingDecision(NamedTuple):
@@ -55,24 +68,25 @@ class ThinkingDecision(NamedTuple):
 
 
 def thinking_support(
-    template: ChatTemplate, variables: Mapping[str, Any], *, is_in_vocabulary: bool, max_seconds: float
+    template: ChatTemplate, variables: Mapping[str, Any], *, vocabulary: frozenset[str], max_seconds: float
 ) -> ThinkingSupport:
     """Find out what a template knows.
 
     Args:
         template: the template.
         variables: what every rendering has: bos_token and the like.
-        is_in_vocabulary: the vocabulary has a token for the beginning of reasoning.
+        vocabulary: its control tokens, among which may be one for the beginning of reasoning.
         max_seconds: longest time for one probe.
     """
     probe = _Probe(template, variables, max_seconds)
     toggles = tuple(name for name in TOGGLES if name in template.variables)
+    # What changes how the answer is opened counts before what is merely said somewhere in the prompt.
+    opening = tuple(name for name in toggles if probe.opens_differently({name: True}, {name: False}))
     effective = tuple(name for name in toggles if probe.differs({name: True}, {name: False}))
-    toggles = effective or toggles
-    is_known = is_in_vocabulary or OPEN_TAG in template.text or CLOSE_TAG in template.text
-    return ThinkingSupport(
-        is_known, toggles, template.efforts, is_known and _default(probe, toggles, template)
-    )
+    toggles = opening or effective or toggles
+    tags = tuple(tag for tag in TAGS if tag[0] in vocabulary or any(text in template.text for text in tag))
+    starts_inside = bool(tags) and _default(probe, toggles, template, tags)
+    return ThinkingSupport(bool(tags), toggles, template.efforts, starts_inside, tags)
 
 
 def decide(
@@ -117,26 +131,29 @@ def _decision(
     return False if effort in OFF_EFFORTS else None
 
 
-def open_reasoning(rendered: str) -> bool | None:
+def open_reasoning(rendered: str, tags: Tags = TAGS) -> bool | None:
     """Whether a prompt ends inside a reasoning block, or right after one; None where it ends in something else."""
     tail = rendered[-_TAIL_CHARS:].rstrip()
-    if tail.endswith(OPEN_TAG):
-        return True
-    return False if tail.endswith(CLOSE_TAG) else None
+    for opening, closing in tags:
+        if tail.endswith(opening):
+            return True
+        if tail.endswith(closing):
+            return False
+    return None
 
 
-def continued_reasoning(rendered: str, final_text: str) -> bool | None:
+def continued_reasoning(rendered: str, final_text: str, tags: Tags = TAGS) -> bool | None:
     """The same for a prompt that ends in a message to be continued, with its text so far."""
     if final_text.strip():
-        return final_text.rfind(OPEN_TAG) > final_text.rfind(CLOSE_TAG)
-    return open_reasoning(rendered)
+        return any(final_text.rfind(opening) > final_text.rfind(closing) for opening, closing in tags)
+    return open_reasoning(rendered, tags)
 
 
-def _default(probe: _Probe, toggles: tuple[str, ...], template: ChatTemplate) -> bool:
+def _default(probe: _Probe, toggles: tuple[str, ...], template: ChatTemplate, tags: Tags) -> bool:
     unset = probe.render({})
     if unset is None:
         return False
-    if (ends := open_reasoning(unset)) is not None:
+    if (ends := open_reasoning(unset, tags)) is not None:
         return ends
     if toggles:
         on, off = probe.render({toggles[0]: True}), probe.render({toggles[0]: False})
@@ -176,6 +193,9 @@ class _Probe:
             return self._template.render({**self._scope, **variables}, max_seconds=self._max_seconds)
         except InvalidRequest:
             return None
+
+    def opens_differently(self, some: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
+        return _tail(self.render(some)) != _tail(self.render(others))
 
     def differs(self, some: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
         return self.render(some) != self.render(others)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from smg.services.call import CONTEXT
+from smg.profiles import profile_for
+from smg.services.call import CONTEXT, start_meter
 from smg.services.methods import CHAT_ROUTE, CHAT_SERVICE, COMPLETIONS_ROUTE
 from smg.services.rpc import add_service, stream_method, unary_method
 from smg.services.sinks import ProtoChatSink, ProtoCompletionSink
@@ -72,7 +73,7 @@ class ChatService:
         """Answer a conversation, whole."""
         chat = _with_stream(request.chat, stream=False)
         sink = ProtoChatSink(logprobs=chat.logprobs)
-        await self._chat.run(chat, CONTEXT.get(), sink, self._meters.start(CHAT_ROUTE))
+        await self._chat.run(chat, CONTEXT.get(), sink, start_meter(self._meters, CHAT_ROUTE))
         return sink.response()
 
     async def stream_chat_completion(
@@ -80,8 +81,9 @@ class ChatService:
     ) -> None:
         """Answer a conversation piece by piece."""
         chat = _with_stream(request.chat, stream=True)
-        meter = self._meters.start(CHAT_ROUTE)
-        sink = ProtoChatStreamSink(self._pieces(), StreamForm.of(chat.stream_options))
+        meter = start_meter(self._meters, CHAT_ROUTE)
+        usage = profile_for(chat.model).stream_usage(chat.stream_options)
+        sink = ProtoChatStreamSink(self._pieces(), StreamForm.of(usage))
 
         async def run() -> None:
             await self._chat.run(chat, CONTEXT.get(), sink, meter)
@@ -94,14 +96,14 @@ class ChatService:
         """Continue texts, whole."""
         completion = _with_stream(request.completion, stream=False)
         sink = ProtoCompletionSink(logprobs=completion.HasField("logprobs"))
-        meter = self._meters.start(COMPLETIONS_ROUTE)
+        meter = start_meter(self._meters, COMPLETIONS_ROUTE)
         await self._completion.run(completion, CONTEXT.get(), sink, meter)
         return sink.response()
 
     async def stream_completion(self, request: chat_pb2.StreamCompletionRequest, context: Context) -> None:
         """Continue texts piece by piece."""
         completion = _with_stream(request.completion, stream=True)
-        meter = self._meters.start(COMPLETIONS_ROUTE)
+        meter = start_meter(self._meters, COMPLETIONS_ROUTE)
         # Running usage is for chats alone.
         form = StreamForm(usage=completion.stream_options.include_usage)
         sink = ProtoCompletionStreamSink(self._pieces(), form)

@@ -15,15 +15,24 @@ if TYPE_CHECKING:
 Access = Literal["open", "serving", "admin"]
 
 CHAT_SERVICE = "smg.chat.v1.ChatService"
+DECISION_SERVICE = "smg.decision.v1.DecisionService"
 MODEL_SERVICE = "smg.model.v1.ModelService"
 ADMIN_SERVICE = "smg.admin.v1.AdminService"
 CONVERSATIONS_SERVICE = "smg.responses.v1.ConversationsService"
 RESPONSES_SERVICE = "smg.responses.v1.ResponsesService"
 
 CHAT_ROUTE, COMPLETIONS_ROUTE = "grpc_chat", "grpc_completions"
-MODELS_ROUTE, ADMIN_ROUTE = "grpc_models", "grpc_admin"
+MODELS_ROUTE, ADMIN_ROUTE, DECISIONS_ROUTE = "grpc_models", "grpc_admin", "grpc_decisions"
 CONVERSATIONS_ROUTE, RESPONSES_ROUTE = "grpc_conversations", "grpc_responses"
-ROUTES = (CHAT_ROUTE, COMPLETIONS_ROUTE, MODELS_ROUTE, ADMIN_ROUTE, CONVERSATIONS_ROUTE, RESPONSES_ROUTE)
+ROUTES = (
+    CHAT_ROUTE,
+    COMPLETIONS_ROUTE,
+    MODELS_ROUTE,
+    ADMIN_ROUTE,
+    DECISIONS_ROUTE,
+    CONVERSATIONS_ROUTE,
+    RESPONSES_ROUTE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +43,24 @@ class Method:
         route: short name for metrics.
         access: who may call: "open" to anybody, "serving" and "admin" by the rules of smg/callers/directory.py.
         id_prefix: prefix of request ids that the gateway makes.
+        is_admitted: takes a place among the requests that may run at a time, and may have to wait for it.
         is_read: it only looks; of an admin method, what the role `user` may call.
     """
 
     route: str
     access: Access
     id_prefix: str = "req"
+    is_admitted: bool = False
     is_read: bool = False
 
 
-_CHAT = Method(CHAT_ROUTE, "serving", "chatcmpl")
-_COMPLETIONS = Method(COMPLETIONS_ROUTE, "serving", "cmpl")
+_CHAT = Method(CHAT_ROUTE, "serving", "chatcmpl", is_admitted=True)
+_COMPLETIONS = Method(COMPLETIONS_ROUTE, "serving", "cmpl", is_admitted=True)
+_DECISIONS = Method(DECISIONS_ROUTE, "serving", "dec", is_admitted=True)
 _ADMIN = Method(ADMIN_ROUTE, "admin")
 _CONVERSATIONS = Method(CONVERSATIONS_ROUTE, "serving")
 _RESPONSES = Method(RESPONSES_ROUTE, "serving", "resp")
+_NEW_RESPONSES = Method(RESPONSES_ROUTE, "serving", "resp", is_admitted=True)
 _ADMIN_READ = Method(ADMIN_ROUTE, "admin", is_read=True)
 
 METHODS: Mapping[str, Method] = MappingProxyType(
@@ -56,6 +69,9 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         f"/{CHAT_SERVICE}/StreamChatCompletion": _CHAT,
         f"/{CHAT_SERVICE}/CreateCompletion": _COMPLETIONS,
         f"/{CHAT_SERVICE}/StreamCompletion": _COMPLETIONS,
+        f"/{DECISION_SERVICE}/Decide": _DECISIONS,
+        f"/{DECISION_SERVICE}/StreamDecide": _DECISIONS,
+        f"/{DECISION_SERVICE}/ListDecisionModels": Method(MODELS_ROUTE, "open"),
         f"/{MODEL_SERVICE}/ListModels": Method(MODELS_ROUTE, "open"),
         f"/{MODEL_SERVICE}/GetModel": Method(MODELS_ROUTE, "open"),
         f"/{ADMIN_SERVICE}/ListWorkers": _ADMIN_READ,
@@ -64,8 +80,8 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         f"/{ADMIN_SERVICE}/UpdateWorker": _ADMIN,
         f"/{ADMIN_SERVICE}/RemoveWorker": _ADMIN,
         f"/{ADMIN_SERVICE}/FlushCaches": _ADMIN,
-        f"/{RESPONSES_SERVICE}/CreateResponse": _RESPONSES,
-        f"/{RESPONSES_SERVICE}/StreamResponse": _RESPONSES,
+        f"/{RESPONSES_SERVICE}/CreateResponse": _NEW_RESPONSES,
+        f"/{RESPONSES_SERVICE}/StreamResponse": _NEW_RESPONSES,
         f"/{RESPONSES_SERVICE}/GetResponse": _RESPONSES,
         f"/{RESPONSES_SERVICE}/DeleteResponse": _RESPONSES,
         f"/{RESPONSES_SERVICE}/CancelResponse": _RESPONSES,

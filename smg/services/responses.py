@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from smg.services.call import CONTEXT
+from smg.pipelines.turn_meters import TurnMeters
+from smg.services.call import CONTEXT, start_meter
 from smg.services.event_buffer import EventBuffer
 from smg.services.methods import RESPONSES_ROUTE, RESPONSES_SERVICE
 from smg.services.rpc import add_service, stream_method, unary_method
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     import grpc.aio
 
     from smg.pipelines.background import BackgroundResponses
-    from smg.pipelines.meter import Meters, RequestMeter
+    from smg.pipelines.meter import Meters
     from smg.pipelines.responses import ResponsesPipeline
     from smg.pipelines.stored_responses import StoredResponses
     from smg.responses.events import Outlet
@@ -66,25 +67,27 @@ class ResponsesService:
 
     async def create(self, request: pb.CreateResponseRequest, _: Context) -> pb.CreateResponseResponse:
         """Answer, whole."""
+        turns = self._turn_meters()
         if request.response.background and self._background.is_on:
-            started = await self._background.start(request.response, CONTEXT.get(), self._meter, stream=False)
+            started = await self._background.start(request.response, CONTEXT.get(), turns, stream=False)
             body = started.body
         else:
-            body = await self._responses.create(request.response, CONTEXT.get(), _Front(), self._meter)
+            body = await self._responses.create(request.response, CONTEXT.get(), _Front(), turns)
         return pb.CreateResponseResponse(
             id=body["id"], status=body["status"], response_json=orjson.dumps(body).decode()
         )
 
     async def stream(self, request: pb.StreamResponseRequest, context: Context) -> None:
         """Answer event by event."""
+        turns = self._turn_meters()
         events = EventBuffer(self._limits.max_held_bytes)
 
         async def run() -> None:
             asked = request.response
             if not (asked.background and self._background.is_on):
-                await self._responses.create(asked, CONTEXT.get(), _Front(events), self._meter)
+                await self._responses.create(asked, CONTEXT.get(), _Front(events), turns)
                 return
-            _, log = await self._background.start(asked, CONTEXT.get(), self._meter, stream=True)
+            _, log = await self._background.start(asked, CONTEXT.get(), turns, stream=True)
             if log is not None:
                 await log.follow(events)
 
@@ -111,8 +114,8 @@ class ResponsesService:
         items = orjson.loads(found.input_json)
         return pb.ListInputItemsResponse(items_json=[orjson.dumps(item).decode() for item in items])
 
-    def _meter(self) -> RequestMeter:
-        return self._meters.start(RESPONSES_ROUTE)
+    def _turn_meters(self) -> TurnMeters:
+        return TurnMeters(self._meters, start_meter(self._meters, RESPONSES_ROUTE), CONTEXT.get())
 
 
 def _tenant() -> str:

@@ -8,7 +8,7 @@ import grpc
 import grpc.aio
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 
     from google.protobuf.message import Message
 
@@ -36,6 +36,18 @@ def stream_method(
 ) -> Handler:
     """A method that writes its answers to its context."""
     return _grpc.unary_stream_rpc_method_handler(behavior, request.FromString, _bytes)
+
+
+def duplex_method(
+    behavior: Callable[[AsyncIterator[RequestT], Context], Coroutine[Any, Any, None]], request: type[RequestT]
+) -> Handler:
+    """A method that reads requests as they come and writes its answers to its context."""
+    return _grpc.stream_stream_rpc_method_handler(behavior, request.FromString, _bytes)
+
+
+def unparsed_duplex(behavior: Callable[[AsyncIterator[bytes], Context], Coroutine[Any, Any, Any]]) -> Handler:
+    """A method that reads and writes streams, whose behavior gets the requests' bytes."""
+    return _grpc.stream_stream_rpc_method_handler(behavior, None, _bytes)
 
 
 def unparsed(handler: Handler, behavior: Callable[[bytes, Context], Coroutine[Any, Any, Any]]) -> Handler:

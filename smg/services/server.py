@@ -19,10 +19,17 @@ from smg.services.admin import AdminService
 from smg.services.call import REQUEST_ID
 from smg.services.chat import ChatService, StreamLimits
 from smg.services.conversations import ConversationsService
+from smg.services.decisions import DecisionService
 from smg.services.health import SERVICE as HEALTH_SERVICE
 from smg.services.health import HealthService
 from smg.services.interceptors import CallInterceptor, StatusInterceptor, Uncounted
-from smg.services.methods import ADMIN_SERVICE, CHAT_SERVICE, CONVERSATIONS_SERVICE, MODEL_SERVICE
+from smg.services.methods import (
+    ADMIN_SERVICE,
+    CHAT_SERVICE,
+    CONVERSATIONS_SERVICE,
+    DECISION_SERVICE,
+    MODEL_SERVICE,
+)
 from smg.services.models import ModelService
 from smg.services.rpc import new_server
 from smg.services.tls import server_credentials
@@ -34,10 +41,12 @@ if TYPE_CHECKING:
 
     from smg.callers.audit import AuditLog
     from smg.callers.directory import CallerDirectory
+    from smg.pipelines.admission import Admission
     from smg.pipelines.catalog import ModelCatalog
     from smg.pipelines.chat import ChatPipeline
     from smg.pipelines.completion import CompletionPipeline
     from smg.pipelines.conversations import Conversations
+    from smg.pipelines.decide.pipeline import DecisionPipeline
     from smg.pipelines.meter import Meters
     from smg.services.interceptors import Observer
     from smg.settings import ListenerSettings
@@ -63,6 +72,7 @@ class GrpcParts:
     Attributes:
         chat: answers chats.
         completion: answers text completions.
+        decide: answers questions.
         catalog: knows the models.
         registry: knows the workers.
         callers: knows the keys.
@@ -74,11 +84,15 @@ class GrpcParts:
         audit: told of every call of an operator's method; None tells nobody.
         tls: None for no encryption.
         handshake_s: longest time that a client may take to agree on encryption.
+        access_log: log a line per call.
         others: services of other packages on the same port, by name: what registers each.
+        admission: who may run and who waits, over HTTP as well; everybody runs when None.
+        routing_keys: metadata keys that may carry a routing key, in lower case; the first usable one wins.
     """
 
     chat: ChatPipeline
     completion: CompletionPipeline
+    decide: DecisionPipeline
     catalog: ModelCatalog
     registry: WorkerRegistry
     callers: CallerDirectory
@@ -90,7 +104,10 @@ class GrpcParts:
     audit: AuditLog | None = None
     tls: Reloading[ListeningTls] | None = None
     handshake_s: float = 10.0
+    access_log: bool = False
     others: Mapping[str, Callable[[grpc.aio.Server], None]] = field(default_factory=lambda: _NO_OTHERS)
+    admission: Admission | None = None
+    routing_keys: tuple[str, ...] = ("x-smg-routing-key",)
 
 
 class GrpcServer:
@@ -101,7 +118,7 @@ class GrpcServer:
         self._server: grpc.aio.Server | None = None
         self._health = HealthService(
             lambda: any(worker.is_ready for worker in parts.registry.workers()),
-            ready=(CHAT_SERVICE, MODEL_SERVICE, *parts.others),
+            ready=(CHAT_SERVICE, DECISION_SERVICE, MODEL_SERVICE, *parts.others),
             always=(ADMIN_SERVICE, CONVERSATIONS_SERVICE),
         )
 
@@ -126,9 +143,13 @@ class GrpcServer:
         finally:
             forget()
 
+    def say_not_serving(self) -> None:
+        """Tell those who ask or watch that nothing new is wanted; what comes is still served."""
+        self._health.stop()
+
     async def stop(self, grace_s: float) -> None:
         """Take nothing new, let running calls end, and cut those that are left after the grace period."""
-        self._health.stop()
+        self.say_not_serving()
         if self._server is not None:
             await self._server.stop(grace_s)
 
@@ -137,12 +158,13 @@ def build_grpc_server(parts: GrpcParts, health: HealthService) -> grpc.aio.Serve
     """A server with all services, on no port yet."""
     listener = parts.listener
     interceptors = (
-        StatusInterceptor(parts.observer, parts.audit),
-        CallInterceptor(parts.callers, tuple(key.lower() for key in parts.id_keys)),
+        StatusInterceptor(parts.observer, parts.audit, parts.admission, access_log=parts.access_log),
+        CallInterceptor(parts.callers, tuple(key.lower() for key in parts.id_keys), parts.routing_keys),
     )
     server = new_server(interceptors, _options(listener, parts.handshake_s))
     limits = StreamLimits(listener.slow_reader_bytes, listener.slow_reader_secs)
     ChatService(parts.chat, parts.completion, parts.meters, limits).add_to(server)
+    DecisionService(parts.decide, parts.meters).add_to(server)
     ModelService(parts.catalog, parts.registry).add_to(server)
     AdminService(parts.registry).add_to(server)
     ConversationsService(parts.conversations).add_to(server)
@@ -150,7 +172,7 @@ def build_grpc_server(parts: GrpcParts, health: HealthService) -> grpc.aio.Serve
     for add_to in parts.others.values():
         add_to(server)
     names = (
-        *(CHAT_SERVICE, MODEL_SERVICE, ADMIN_SERVICE, CONVERSATIONS_SERVICE),
+        *(CHAT_SERVICE, DECISION_SERVICE, MODEL_SERVICE, ADMIN_SERVICE, CONVERSATIONS_SERVICE),
         *parts.others,
         *(HEALTH_SERVICE, reflection.SERVICE_NAME),
     )
@@ -184,12 +206,10 @@ def _why_not(host: str, port: int) -> str:
 
 
 def _options(listener: ListenerSettings, handshake_s: float) -> list[tuple[str, int]]:
+    most_bytes = min(listener.max_payload_size, listener.max_text_payload_size)
     idle_ms = round(listener.idle_connection_timeout_secs * 1000)
     return [
-        (
-            "grpc.max_receive_message_length",
-            min(listener.max_payload_size + _AROUND_BODY_BYTES, _HIGHEST_INT32),
-        ),
+        ("grpc.max_receive_message_length", min(most_bytes + _AROUND_BODY_BYTES, _HIGHEST_INT32)),
         ("grpc.max_send_message_length", -1),
         ("grpc.max_connection_idle_ms", min(max(idle_ms, 1), _HIGHEST_INT32)),
         ("grpc.server_handshake_timeout_ms", min(max(round(handshake_s * 1000), 1), _HIGHEST_INT32)),

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from smg.parsers.events import Piece
     from smg.pipelines.logprobs import Logprobs
     from smg.pipelines.sinks import AnswerHead, ChoiceFinish
+    from smg.profiles import StreamUsage
     from smg.services.streams import Held, PieceBuffer
-    from smg_proto.chat.v1 import options_pb2
 
 ROLE = "assistant"
 
@@ -31,18 +31,17 @@ class StreamForm:
     Attributes:
         usage: send the counts in a last chunk without choices.
         running_usage: send the counts so far in every chunk.
+        finish_usage: send the counts in the chunk that ends the last choice, and in no chunk of their own.
     """
 
     usage: bool = False
     running_usage: bool = False
+    finish_usage: bool = False
 
     @classmethod
-    def of(cls, options: options_pb2.StreamOptions) -> StreamForm:
-        """What the client asked for. Running usage needs include_usage as well."""
-        return cls(
-            usage=options.include_usage,
-            running_usage=options.include_usage and options.continuous_usage_stats,
-        )
+    def of(cls, usage: StreamUsage) -> StreamForm:
+        """What the client asked for, under the profile of its model."""
+        return cls(usage.is_told and not usage.with_finish, usage.is_running, usage.with_finish)
 
 
 class ChunkSink(Generic[ResponseT]):
@@ -123,7 +122,7 @@ class ChunkSink(Generic[ResponseT]):
         chunk.system_fingerprint = SYSTEM_FINGERPRINT
         if held is not None:
             self._fill(response, held)
-        if held is None or self._form.running_usage:
+        if held is None or self._form.running_usage or (self._form.finish_usage and self.buffer.is_over):
             chunk.usage.CopyFrom(usage_message(head.usage))
         return response
 

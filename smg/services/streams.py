@@ -109,6 +109,11 @@ class PieceBuffer:
         """Bytes that are held, about."""
         return self._held_bytes
 
+    @property
+    def is_over(self) -> bool:
+        """The answer is complete, and all of it was taken."""
+        return self._is_closed and not self._pieces and self._error is None
+
     def call_on_overflow(self, callback: Callable[[], object]) -> None:
         """Tell who has to know, at once, that the bound was passed."""
         self._on_overflow = callback

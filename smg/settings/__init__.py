@@ -6,6 +6,7 @@ Sections nest and are frozen: `settings.admission.queue_size`. Nothing else in t
 from __future__ import annotations
 
 from smg.settings.callers import CallerSettings
+from smg.settings.decisions import DecisionSettings
 from smg.settings.faults import Fault, SettingsError
 from smg.settings.fields import Section
 from smg.settings.fleet import BreakerSettings, DiscoverySettings, FleetSettings
@@ -14,6 +15,7 @@ from smg.settings.keys import ControlPlaneKey, TenantKey
 from smg.settings.load import Loaded, environment, load
 from smg.settings.mcp import McpSettings
 from smg.settings.options import Option, options_of
+from smg.settings.overload import OverloadSettings
 from smg.settings.sections import (
     AdmissionSettings,
     EngineSettings,
@@ -24,9 +26,9 @@ from smg.settings.sections import (
     RouterSettings,
     RoutingSettings,
     ServeSettings,
-    TelemetrySettings,
     WorkerSettings,
 )
+from smg.settings.telemetry import TelemetrySettings
 from smg.settings.tls import TlsSettings
 
 __all__ = [
@@ -41,10 +43,12 @@ __all__ = [
     "BreakerSettings",
     "RoutingSettings",
     "AdmissionSettings",
+    "OverloadSettings",
     "RetrySettings",
     "CallerSettings",
     "TlsSettings",
     "TelemetrySettings",
+    "DecisionSettings",
     "HistorySettings",
     "McpSettings",
     "EngineSettings",

@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from smg.settings.callers import CallerSettings
+from smg.settings.decisions import DecisionSettings
 from smg.settings.fields import (
     HIGHEST_PORT,
     HeaderName,
@@ -24,6 +25,8 @@ from smg.settings.fields import (
 from smg.settings.fleet import BreakerSettings, DiscoverySettings, FleetSettings
 from smg.settings.history import HistorySettings
 from smg.settings.mcp import McpSettings
+from smg.settings.overload import OverloadSettings
+from smg.settings.telemetry import TelemetrySettings
 from smg.settings.tls import TlsSettings
 
 _MIB = 1024 * 1024
@@ -56,6 +59,12 @@ class ListenerSettings(Section):
         metavar="ORIGIN",
     )
     max_payload_size: int = setting(512 * _MIB, "Longest request body, in bytes.", metavar="BYTES", ge=1)
+    max_text_payload_size: int = setting(
+        16 * _MIB,
+        "Longest request without media, in bytes. Reading longer ones holds up other requests.",
+        metavar="BYTES",
+        ge=1,
+    )
     sse_keepalive_secs: float = setting(
         15.0, "Seconds of silence after which an open stream gets a comment line. 0 sends none.", ge=0
     )
@@ -74,6 +83,11 @@ class ListenerSettings(Section):
     )
     shutdown_grace_period_secs: float = setting(
         180.0, "Seconds that running requests get to finish after SIGTERM.", ge=0
+    )
+    shutdown_delay_secs: float = setting(
+        0.0,
+        "Seconds after SIGTERM in which requests are still taken while readiness says no, for load balancers to notice.",
+        ge=0,
     )
 
     @model_validator(mode="after")
@@ -103,6 +117,11 @@ class ModelSettings(Section):
     reasoning_parser: str | None = setting(
         None, "Format in which the models write reasoning. Default: found likewise.", metavar="NAME"
     )
+    tool_call_constraint: Literal["json", "native"] = setting(
+        "json",
+        "What calls that a request demands are held to: a JSON array, which every model can write and every engine "
+        "enforces, or the model's own format where that is possible.",
+    )
     model_alias: Pairs = setting(
         _no_pairs, "Another name under which a model answers. May be repeated.", metavar="ALIAS=MODEL"
     )
@@ -121,6 +140,11 @@ class WorkerSettings(Section):
     worker_connect_timeout_secs: float = setting(5.0, "Longest wait for a connection to a worker.", gt=0)
     worker_wedge_secs: float = setting(
         30.0, "Seconds without a step, while sequences run, after which a worker counts as wedged.", gt=0
+    )
+    worker_silence_secs: float = setting(
+        10.0,
+        "Seconds in which an engine of our own protocol says nothing, while sequences run, after which it counts as lost.",
+        gt=0,
     )
     health_check_interval_secs: float = setting(10.0, "Seconds between health checks of a worker.", gt=0)
     health_check_timeout_secs: float = setting(5.0, "Longest wait for the answer to a health check.", gt=0)
@@ -151,13 +175,17 @@ class RoutingSettings(Section):
         0.3, "cache_aware: least share of a prompt whose being cached counts.", ge=0, le=1
     )
     balance_abs_threshold: int = setting(
-        16,
-        "cache_aware: requests that a worker with the whole prompt cached may have more than others."
+        24,
+        "cache_aware: requests that a worker with the whole prompt cached may have more than others; at most"
+        " half of those that it runs at a time."
         " bucket: tokens or characters by which workers may differ.",
         ge=1,
     )
     balance_rel_threshold: float = setting(
-        1.5, "cache_aware, bucket: the same as a multiple of the others'. The larger one counts.", ge=1
+        1.5,
+        "cache_aware: the same as a multiple of the mean. The larger one counts."
+        " bucket: the difference as a multiple.",
+        ge=1,
     )
     block_size: int = setting(
         64, "cache_aware: tokens to which the start of a prompt is compared.", metavar="TOKENS", ge=1, le=4096
@@ -193,7 +221,15 @@ class RoutingSettings(Section):
         120.0, "Seconds between looks for routing keys that were unused too long.", gt=0
     )
     routing_key_override: bool = setting(
-        False, "Whatever the policy: requests with the same routing key go to the same worker."
+        False,
+        "Whatever the policy: requests of the same conversation go to the same worker. It is told from the"
+        " request's `rid`, else from its routing key.",
+    )
+    routing_key_headers: tuple[HeaderName, ...] = setting(
+        ("x-smg-routing-key",),
+        "Headers that may carry the routing key, first match wins.",
+        metavar="HEADER",
+        min_length=1,
     )
     bucket_adjust_interval_secs: float = setting(
         5.0, "bucket: seconds between adjustments of the lengths that go to each worker.", gt=0
@@ -208,6 +244,12 @@ class AdmissionSettings(Section):
     )
     queue_size: int = setting(100, "Requests that may wait for their turn. 0: none, they get 429.", ge=0)
     queue_timeout_secs: float = setting(60.0, "Longest wait in the queue, in seconds.", gt=0)
+    rate_limit_tokens_per_second: int = setting(
+        0,
+        "Requests that may begin per second, after a burst of --max-concurrent-requests; the rest waits in the"
+        " queue. 0: no limit.",
+        ge=0,
+    )
 
 
 class RetrySettings(Section):
@@ -230,29 +272,6 @@ class RetrySettings(Section):
         return self
 
 
-class TelemetrySettings(Section):
-    """What the router tells about itself."""
-
-    log_level: Literal["debug", "info", "warn", "error"] = setting("info", "Least severity that is logged.")
-    log_json: bool = setting(False, "One JSON object per log line.")
-    access_log: bool = setting(False, "One log line per request.")
-    prometheus_host: str | None = setting(
-        None, "Address of the metrics listener. Default: --host.", metavar="ADDRESS"
-    )
-    prometheus_port: int | None = setting(
-        None,
-        "Port that serves only /metrics. Default: /metrics on the HTTP port alone.",
-        ge=1,
-        le=HIGHEST_PORT,
-    )
-    request_id_headers: tuple[HeaderName, ...] = setting(
-        ("x-request-id", "x-correlation-id", "x-trace-id", "request-id"),
-        "Headers that may carry the request id, first match wins.",
-        metavar="HEADER",
-        min_length=1,
-    )
-
-
 class RouterSettings(Section):
     """Everything the router is told at its start."""
 
@@ -264,10 +283,12 @@ class RouterSettings(Section):
     breaker: BreakerSettings = Field(default_factory=BreakerSettings)
     routing: RoutingSettings = Field(default_factory=RoutingSettings)
     admission: AdmissionSettings = Field(default_factory=AdmissionSettings)
+    overload: OverloadSettings = Field(default_factory=OverloadSettings)
     retries: RetrySettings = Field(default_factory=RetrySettings)
     callers: CallerSettings = Field(default_factory=CallerSettings)
     tls: TlsSettings = Field(default_factory=TlsSettings)
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
+    decisions: DecisionSettings = Field(default_factory=DecisionSettings)
     history: HistorySettings = Field(default_factory=HistorySettings)
     mcp: McpSettings = Field(default_factory=McpSettings)
 
@@ -303,9 +324,18 @@ class LocalListenerSettings(ListenerSettings):
     )
 
 
+class LocalDecisionSettings(DecisionSettings):
+    """Decisions of `smg serve`, whose engine may be a few cores: 255 options are some 5,000 tokens to read."""
+
+    decision_timeout_secs: float = setting(
+        300.0, "Longest time of a request that names no deadline of its own.", gt=0
+    )
+
+
 class ServeSettings(RouterSettings):
     """Everything that `smg serve` is told: the router and its local engine."""
 
     # The checker calls any override of a mutable attribute unsound; a frozen model's cannot be assigned.
     listener: LocalListenerSettings = Field(default_factory=LocalListenerSettings)  # pyright: ignore[reportIncompatibleVariableOverride]
+    decisions: LocalDecisionSettings = Field(default_factory=LocalDecisionSettings)  # pyright: ignore[reportIncompatibleVariableOverride]
     engine: EngineSettings = Field(default_factory=EngineSettings)

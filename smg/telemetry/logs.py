@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TextIO
 
 import orjson
 
+from smg.telemetry.access import ACCESS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import TracebackType
@@ -130,16 +132,18 @@ class LogWriter(logging.Handler):
         """Receive all records from now on, until the context is left. Libraries are heard from "warn" on.
 
         Args:
-            level: least severity of our own records; "debug" lets libraries' debug records through too.
+            level: least severity of our own records; "debug" lets libraries' debug records through too. The access
+                log is written whatever the level: who wants it has said so.
         """
         own = ("smg", "gateway")
-        levels = {name: logging.getLogger(name).level for name in ("", *own)}
+        levels = {name: logging.getLogger(name).level for name in ("", *own, ACCESS)}
         root = logging.getLogger()
         self._replaced = (list(root.handlers), levels)
         root.handlers[:] = [self]
         root.setLevel(logging.DEBUG if level == "debug" else logging.WARNING)
         for name in own:
             logging.getLogger(name).setLevel(_LEVELS[level])
+        logging.getLogger(ACCESS).setLevel(logging.INFO)
 
     def _write_lines(self) -> None:
         while (line := self._lines.get()) is not None:

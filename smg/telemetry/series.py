@@ -54,11 +54,14 @@ class RequestSeries:
         "cached_tokens",
         "completion_tokens",
         "duration",
+        "failovers",
         "inflight",
         "inter_token",
         "outcomes",
         "prompt_tokens",
+        "queue_wait",
         "time_to_first_token",
+        "tokenize",
     )
 
     def __init__(self, duration_bounds: Sequence[float], token_bounds: Sequence[float]) -> None:
@@ -68,6 +71,9 @@ class RequestSeries:
         self.duration = Distribution(duration_bounds)
         self.time_to_first_token = Distribution(duration_bounds)
         self.inter_token = Distribution(token_bounds)
+        self.queue_wait = Distribution(duration_bounds)
+        self.tokenize = Distribution(token_bounds)
+        self.failovers = 0
         self.prompt_tokens = 0
         self.completion_tokens = 0
         self.cached_tokens = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import secrets
+import string
 import uuid
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -49,6 +50,7 @@ def is_usable_id(text: str) -> bool:
 
 
 # Ids must differ, nobody has to be kept from guessing one: no system call for each.
+_LETTERS = string.ascii_letters + string.digits
 _ids = random.Random(secrets.randbits(256))  # noqa: S311 - seeded by the system, guards nothing
 
 
@@ -57,9 +59,25 @@ def new_id(prefix: str) -> str:
     return f"{prefix}-{_ids.getrandbits(96):024x}"
 
 
-def new_call_id() -> str:
-    """A random id for a call of a function, in OpenAI's form."""
-    return f"call_{_ids.getrandbits(96):024x}"
+def new_call_id(chars: int | None = None) -> str:
+    """A random id for a call of a function: in OpenAI's form, or of so many letters and digits."""
+    if chars is None:
+        return f"call_{_ids.getrandbits(96):024x}"
+    return "".join(_ids.choices(_LETTERS, k=chars))
+
+
+class PlacementNote:
+    """Takes down where a request went, for a caller that asked; the last attempt counts.
+
+    Attributes:
+        worker_url: the worker.
+        reason: why it was picked, in one line without text of the caller's.
+    """
+
+    __slots__ = ("worker_url", "reason")
+
+    def __init__(self) -> None:
+        self.worker_url = self.reason = ""
 
 
 class RequestContext(NamedTuple):
@@ -70,9 +88,12 @@ class RequestContext(NamedTuple):
         is_client_id: the client chose request_id; answers then carry it in their own ids.
         id_prefix: prefix of the answer's id, such as "chatcmpl".
         caller: who asks.
-        traceparent: W3C trace context as received; empty when there is none.
+        traceparent: W3C trace context as received; empty when there is none, or one that cannot be read.
+        tracestate: what vendors add to it, as received.
         routing_key: key for sticky placement; empty when there is none.
         target_worker: index of the worker that the caller insists on; None where it does not.
+        routing_tokens: the prompt's first token ids as the caller wrote them (policies/hints.py); empty for none.
+        note: where to tell why the worker was picked; None when nobody asked.
     """
 
     request_id: str
@@ -82,6 +103,9 @@ class RequestContext(NamedTuple):
     traceparent: str = ""
     routing_key: str = ""
     target_worker: int | None = None
+    routing_tokens: bytes | str = ""
+    note: PlacementNote | None = None
+    tracestate: str = ""
 
     def answer_id(self, rid: str = "") -> str:
         """The id of the answer: the request's own `rid`, else one that nobody else has."""

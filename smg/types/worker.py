@@ -22,7 +22,9 @@ class WorkerSnapshot:
         inflight_requests: requests of this router that the worker is working on.
         running: sequences the engine computes, all routers together, as it last told; 0 when it does not tell.
         waiting: sequences that wait in the engine, as it last told.
-        saturation: 0 idle, 1.0 full, above 1.0 queueing; from running, waiting and the engine's own maximum.
+        saturation: 0 idle, 1.0 full, above 1.0 queueing; from running, waiting, the prompt tokens that wait to be
+            computed, and the engine's own maximum.
+        slots: sequences that the engine computes at a time; 0 when nobody knows.
         labels: the operator's.
         instance_id: the engine process, as it names itself; another one on the same id is a restart, with its caches
             empty. Empty when it does not tell.
@@ -36,3 +38,4 @@ class WorkerSnapshot:
     saturation: float = 0.0
     labels: Mapping[str, str] = field(default_factory=lambda: _NO_LABELS)
     instance_id: str = ""
+    slots: int = 0

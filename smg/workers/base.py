@@ -11,7 +11,7 @@ import abc
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from smg.errors import SmgError
@@ -88,9 +88,13 @@ class Worker(abc.ABC):
     def __init__(self, worker_id: str, url: str) -> None:
         self.id = worker_id
         self.url = url
+        # Connections opened so far: the first, and every reconnect.
+        self.connections = 0
         # The registry's hooks: state is readiness, reason and description; load is load and inflight_requests.
         self.on_state_change: Callable[[], None] = _ignore
         self.on_load_change: Callable[[], None] = _ignore
+        # Of a worker whose engine tells of its prefix cache: what it tells. None when nobody wants to know; set before run.
+        self.on_cache_change: Callable[[Iterable[card_pb2.CacheEvent]], None] | None = None
         # A sequence, or all that a lost connection carried, has ended: with None when well, else with what it failed of.
         # Called before the listener hears of it, and not for what is aborted here.
         self.on_outcome: Callable[[SmgError | None], None] = _ignore_outcome
@@ -131,6 +135,11 @@ class Worker(abc.ABC):
         """Why it is not ready, in words; empty when it is."""
 
     @property
+    def is_stalled(self) -> bool:
+        """It has made no step for too long, though sequences run."""
+        return False
+
+    @property
     @abc.abstractmethod
     def description(self) -> card_pb2.DescribeResponse | None:
         """What it serves, as last heard; None before the first contact."""
@@ -139,6 +148,11 @@ class Worker(abc.ABC):
     @abc.abstractmethod
     def load(self) -> card_pb2.Load:
         """Its load as last heard; all zero when it tells none."""
+
+    @property
+    def backlog_tokens(self) -> float:
+        """Prompt tokens that wait to be computed, as far as it is known of this moment; 0 where it is not."""
+        return 0.0
 
     @property
     @abc.abstractmethod

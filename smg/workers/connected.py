@@ -69,6 +69,11 @@ class ConnectedWorker(Worker):
         return self._is_open
 
     @property
+    def is_stalled(self) -> bool:
+        """No step for too long."""
+        return self._wedge.is_wedged
+
+    @property
     def reason(self) -> str:
         """The first thing that is wrong."""
         if not self._is_open:
@@ -196,6 +201,7 @@ class ConnectedWorker(Worker):
         self._description = description
         self._why_leaving = ""
         self._is_open = True
+        self.connections += 1
         self._notify()
 
     def _lost(self, why: str, *, is_wanted: bool = False) -> None:

@@ -18,8 +18,13 @@ from smg.workers.options import WorkerOptions
 from smg.workers.probe import ProbeFailed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from smg.errors import SmgError
     from smg.workers.registered import RegisteredWorker
+    from smg_proto.engine.v1 import card_pb2
+
+    CacheWatcher = Callable[[RegisteredWorker, Iterable[card_pb2.CacheEvent]], None]
 
 OpenWorker = Callable[[str, str, WorkerOptions], Awaitable[Worker]]
 
@@ -57,6 +62,8 @@ class Keeper:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._ending: set[asyncio.Task[None]] = set()
+        # Hears of the prefix caches of engines that tell of them; set before the start.
+        self.cache_watcher: CacheWatcher | None = None
 
     def start(self, entry: RegisteredWorker) -> None:
         """Begin to connect to a worker."""
@@ -135,6 +142,9 @@ class Keeper:
         worker.on_state_change = state_changed
         worker.on_load_change = load_changed
         worker.on_outcome = ended
+        watcher = self.cache_watcher
+        if watcher is not None:
+            worker.on_cache_change = lambda changes: watcher(entry, changes)
         self._on_change(entry)
 
     def _detach(self, entry: RegisteredWorker, why: str) -> None:

@@ -33,6 +33,7 @@ class WorkerOptions:
         health_failures: failed checks in a row after which a worker takes no new work.
         health_successes: good checks in a row after which an unhealthy worker is used again.
         wedge_s: time without a step, while sequences run, after which a worker counts as wedged.
+        silence_s: time in which a session's engine says nothing, while sequences run, after which it counts as lost.
         tokenizer_archive_bytes: longest tokenizer archive, and longest sum of its unpacked files.
         tokenizer_archive_files: most files in a tokenizer archive.
         tokenizer_timeout_s: longest time a tokenizer download may take.
@@ -60,6 +61,7 @@ class WorkerOptions:
     health_failures: int = 3
     health_successes: int = 2
     wedge_s: float = 30.0
+    silence_s: float = 10.0
     tokenizer_archive_bytes: int = 512 * MIB
     tokenizer_archive_files: int = 256
     tokenizer_timeout_s: float = 120.0

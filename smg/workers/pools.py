@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from smg.types.worker import WorkerSnapshot
+    from smg.workers.overload import OverloadLimits
     from smg.workers.registered import RegisteredWorker
     from smg_proto.engine.v1 import card_pb2
 
@@ -29,13 +30,24 @@ class _Pool:
         self.positions: dict[RegisteredWorker, int] = {}
         self.pictures: list[WorkerSnapshot] = []
         self.frozen: tuple[WorkerSnapshot, ...] | None = None
+        self.over: set[int] = set()
+        self.below: tuple[WorkerSnapshot, ...] | None = None
+
+    def set_over(self, places: Iterable[int], *, is_over: bool) -> None:
+        """The worker whose pictures are there has too much work, or has not."""
+        if is_over:
+            self.over.update(places)
+        elif self.over:
+            self.over.difference_update(places)
+        self.below = None
 
 
 class Pools:
     """Per model: who serves it, its card, and the pictures of the available workers."""
 
-    def __init__(self, workers: Callable[[], Iterable[RegisteredWorker]]) -> None:
-        """Args: workers: tells all of them, in the order in which they were added."""
+    def __init__(self, workers: Callable[[], Iterable[RegisteredWorker]], overload: OverloadLimits) -> None:
+        """Args: workers: tells all of them, in the order in which they were added; overload: when one gets no more."""
+        self._overload = overload
         self._workers = workers
         self._models: Mapping[str, tuple[RegisteredWorker, ...]] = MappingProxyType({})
         self._cards: Mapping[str, card_pb2.ModelCard] = MappingProxyType({})
@@ -105,6 +117,8 @@ class Pools:
             for worker, _ in used:
                 if worker in pictures:
                     pool.positions[worker] = len(pool.pictures)
+                    places = range(len(pool.pictures), len(pool.pictures) + len(pictures[worker]))
+                    pool.set_over(places, is_over=self._overload.is_over(worker.load))
                     pool.pictures.extend(pictures[worker])
             if pool.pictures:
                 self._pools[model] = pool
@@ -140,6 +154,21 @@ class Pools:
             pool.frozen = tuple(pool.pictures)
         return pool.frozen
 
+    def placeable(self, model: str, tokenizer: str = "") -> tuple[tuple[WorkerSnapshot, ...], bool]:
+        """The ready workers that new work may go to: those that have not too much of it, or all if all have.
+
+        Returns: their pictures, and whether all have too much.
+        """
+        snapshots = self.snapshots(model, tokenizer)
+        pool = self._pools.get(model)
+        if pool is None or not pool.over or not snapshots:
+            return snapshots, False
+        if len(pool.over) == len(snapshots):
+            return snapshots, True
+        if pool.below is None:
+            pool.below = tuple([picture for place, picture in enumerate(snapshots) if place not in pool.over])
+        return pool.below, False
+
     def _refresh(self) -> None:
         """Take new pictures of the workers whose load has changed."""
         for worker in self._stale:
@@ -150,6 +179,8 @@ class Pools:
                     pictures = pictures or worker.snapshots()
                     self._pictures[worker] = pictures
                     pool.pictures[position : position + len(pictures)] = pictures
+                    places = range(position, position + len(pictures))
+                    pool.set_over(places, is_over=self._overload.is_over(worker.load))
                     pool.frozen = None
         self._stale.clear()
 

@@ -26,6 +26,8 @@ SETTINGS, API = "settings", "api"
 
 # Running sequences at which a worker counts as full that does not tell its own maximum.
 _ASSUMED_MAX_RUNNING = 256
+# Prompt tokens that, while they wait to be computed, weigh as much as one sequence (benchmarks/routing).
+BACKLOG_TOKENS = 256
 
 _STATE_NUMBERS = {BreakerState.CLOSED: 0, BreakerState.OPEN: 1, BreakerState.HALF_OPEN: 2}
 
@@ -134,6 +136,11 @@ class RegisteredWorker:
         return f"it serves {served}, and is to be used for {', '.join(sorted(self.only_models))} alone"
 
     @property
+    def is_stalled(self) -> bool:
+        """It stands still over its work."""
+        return self.worker is not None and self.worker.is_stalled
+
+    @property
     def description(self) -> card_pb2.DescribeResponse | None:
         """What it serves, as last heard, also by an earlier connection."""
         current = self.worker.description if self.worker else None
@@ -187,14 +194,18 @@ class RegisteredWorker:
         description = self.description
         most = description.max_running if description else 0
         # The engine's own numbers are late by a step: what was submitted meanwhile counts as well.
-        busy = max(load.running + load.waiting, inflight)
+        busy: float = max(load.running + load.waiting, inflight)
+        if self.worker is not None and ranks == 1:
+            busy += self.worker.backlog_tokens / BACKLOG_TOKENS
+        slots = most / ranks or _ASSUMED_MAX_RUNNING
         return WorkerSnapshot(
             id=snapshot_id,
             url=url,
             inflight_requests=inflight,
             running=load.running,
             waiting=load.waiting,
-            saturation=busy / (most / ranks or _ASSUMED_MAX_RUNNING),
+            saturation=busy / slots,
+            slots=round(slots),
             labels=self.labels,
             instance_id=description.instance_id if description else "",
         )

@@ -17,6 +17,7 @@ from smg.errors import AlreadyExists, ModelNotFound, NotFound, Overloaded, Worke
 from smg.workers.address import parse_url
 from smg.workers.breaker import Breaker, BreakerOptions
 from smg.workers.keeper import Keeper, OpenWorker
+from smg.workers.overload import OverloadLimits
 from smg.workers.pools import Pools
 from smg.workers.probe import open_worker
 from smg.workers.rank import RankWorker
@@ -27,8 +28,11 @@ if TYPE_CHECKING:
 
     from smg.types.worker import WorkerSnapshot
     from smg.workers.base import Worker
+    from smg.workers.keeper import CacheWatcher
     from smg.workers.options import WorkerOptions
     from smg_proto.engine.v1 import card_pb2
+
+_NO_LIMITS = OverloadLimits()
 
 _log = logging.getLogger(__name__)
 
@@ -37,11 +41,28 @@ RouteT_contra = TypeVar("RouteT_contra", contravariant=True)
 RouteT = TypeVar("RouteT")
 
 
-class Picker(Protocol[RouteT_contra]):
+class Picked(Protocol):
+    """A pick with its reason, likewise (smg.policies.base.Pick)."""
+
+    @property
+    def worker(self) -> WorkerSnapshot:
+        """The picked one."""
+        ...
+
+
+PickT_co = TypeVar("PickT_co", bound=Picked, covariant=True)
+PickT = TypeVar("PickT", bound=Picked)
+
+
+class Picker(Protocol[RouteT_contra, PickT_co]):
     """A policy, as far as the registry looks at it (smg.policies.base.Policy)."""
 
     def pick(self, snapshots: Sequence[WorkerSnapshot], request: RouteT_contra) -> WorkerSnapshot:
         """Pick one of the snapshots."""
+        ...
+
+    def explain(self, snapshots: Sequence[WorkerSnapshot], request: RouteT_contra) -> PickT_co:
+        """Pick one of the snapshots, and tell why."""
         ...
 
 
@@ -54,6 +75,7 @@ class WorkerRegistry:
         breakers: BreakerOptions | None = None,
         *,
         open_worker: OpenWorker = open_worker,
+        overload: OverloadLimits = _NO_LIMITS,
     ) -> None:
         """Set up.
 
@@ -61,6 +83,7 @@ class WorkerRegistry:
             options: how workers are connected to.
             breakers: when their circuit breakers open; None for the defaults.
             open_worker: finds out an address's protocol (smg.workers.probe).
+            overload: when a worker gets no more.
         """
         self._options = options
         self._breakers = breakers or BreakerOptions()
@@ -69,7 +92,8 @@ class WorkerRegistry:
         self._workers: dict[str, RegisteredWorker] = {}
         self._by_url: dict[str, RegisteredWorker] = {}
         self._is_started = False
-        self._pools = Pools(self.workers)
+        self._pools = Pools(self.workers, overload)
+        self._overload = overload
         self._callbacks: list[Callable[[], None]] = []
         self._changed = asyncio.Event()
 
@@ -164,6 +188,10 @@ class WorkerRegistry:
             entry.only_models = frozenset(only_models)
         self._rebuild(entry)
 
+    def watch_caches(self, watcher: CacheWatcher) -> None:
+        """Hear of the prefix caches of engines that tell of them. Before `start`."""
+        self._keeper.cache_watcher = watcher
+
     def start(self) -> None:
         """Begin to connect."""
         self._is_started = True
@@ -221,10 +249,11 @@ class WorkerRegistry:
     def place(
         self,
         model_id: str,
-        policy: Picker[RouteT],
+        policy: Picker[RouteT, PickT],
         route: RouteT,
         exclude: frozenset[str] = frozenset(),
         tokenizer: str = "",
+        on_pick: Callable[[PickT], None] | None = None,
     ) -> Worker:
         """Let a policy pick a worker. Submit to it before anything else runs: its models may change.
 
@@ -234,17 +263,32 @@ class WorkerRegistry:
             route: what the policy may know of the request.
             exclude: ids of workers not to use.
             tokenizer: fingerprint of the tokenizer that made the prompt; empty when it is not known.
+            on_pick: told which worker was picked, and why.
 
         Raises:
             ModelNotFound: no worker serves the model.
-            WorkerUnavailable: workers serve it, and none is ready; or nothing is known of any worker yet.
+            WorkerUnavailable: workers serve it, and none is ready or has room; or nothing is known of any worker yet.
         """
-        snapshots = self._pools.snapshots(model_id, tokenizer)
+        snapshots, are_over = self._pools.placeable(model_id, tokenizer)
+        if are_over and self._overload.sheds:
+            raise WorkerUnavailable(
+                f"every worker of model {model_id!r} has as much work as it may get; try again later",
+                code="worker_overload_protection_shed",
+                retry_after_s=self._overload.retry_after_s,
+            )
         if exclude:
-            snapshots = tuple(snapshot for snapshot in snapshots if snapshot.id not in exclude)
+            snapshots = _without(snapshots, exclude) or _without(
+                self._pools.snapshots(model_id, tokenizer), exclude
+            )
         if not snapshots:
             raise self._nobody(model_id)
-        worker_id, _, rank = policy.pick(snapshots, route).id.partition("@")
+        if on_pick is None:
+            picture = policy.pick(snapshots, route)
+        else:
+            pick = policy.explain(snapshots, route)
+            on_pick(pick)
+            picture = pick.worker
+        worker_id, _, rank = picture.id.partition("@")
         worker = self._workers[worker_id].worker
         if worker is None:
             raise self._nobody(model_id)
@@ -300,3 +344,7 @@ class WorkerRegistry:
         self._changed.set()
         for callback in tuple(self._callbacks):
             callback()
+
+
+def _without(snapshots: Sequence[WorkerSnapshot], exclude: frozenset[str]) -> tuple[WorkerSnapshot, ...]:
+    return tuple([snapshot for snapshot in snapshots if snapshot.id not in exclude])

@@ -13,14 +13,17 @@ import time
 from typing import TYPE_CHECKING
 
 from smg.errors import UNIMPLEMENTED, EngineError
+from smg.workers.backlog import Backlog
 from smg.workers.base import ProtocolMismatch
 from smg.workers.connected import ConnectedWorker, ConnectionLost
 from smg.workers.engine_client import SERVICE, EngineClient, Session
 from smg.workers.http2.connecting import connect
 from smg.workers.listeners import Listeners
 from smg.workers.outbox import Outbox
+from smg.workers.silence import wait_for_silence
 from smg.workers.step_rate import StepRate
 from smg.workers.tokenizer_archive import save_archive
+from smg_proto.engine.v1 import engine_pb2
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,10 +32,13 @@ if TYPE_CHECKING:
     from smg.workers.base import GenerateListener, ResultListener
     from smg.workers.http2.connection import Connection
     from smg.workers.options import WorkerOptions
-    from smg_proto.engine.v1 import card_pb2, engine_pb2, work_pb2
+    from smg_proto.engine.v1 import card_pb2, work_pb2
 
 # Pause between looks at whether a connection that is to be closed still carries work.
 _LEAVING_LOOK_S = 0.2
+
+ID_BYTES = 4
+_WATCH_CACHE = engine_pb2.SessionRequest(watch_cache=True).SerializeToString()
 
 
 class SessionWorker(ConnectedWorker):
@@ -48,7 +54,8 @@ class SessionWorker(ConnectedWorker):
         self._listeners = Listeners(self._send_abort, self._outcome)
         self._client: EngineClient | None = None
         self._session: Session | None = None
-        self._progress = 0
+        self._progress = self._events = 0
+        self._backlog = Backlog()
         self._rate = StepRate()
 
     @property
@@ -61,12 +68,18 @@ class SessionWorker(ConnectedWorker):
         """Sequences with a listener."""
         return len(self._listeners)
 
+    @property
+    def backlog_tokens(self) -> float:
+        """As the engine told with its last step, and what was sent since."""
+        return self._backlog.tokens
+
     def generate(self, request: work_pb2.Generate, listener: GenerateListener) -> int:
         """Submit a sequence."""
         self._refuse_unless_open()
         sequence = request.sequence = next(self._sequences)
         self._outbox.add_generate(request)
         self._listeners.add_generate(sequence, listener)
+        self._backlog.sent(len(request.prompt_ids) // ID_BYTES)
         self._submitted()
         return sequence
 
@@ -112,8 +125,11 @@ class SessionWorker(ConnectedWorker):
             session, description = await self._open_session(connection, client)
             await self._check_health()
             self._session = session
+            self._backlog = Backlog()
+            if self.on_cache_change is not None:
+                session.send(_WATCH_CACHE)
             self._opened(description)
-            await self._serve_together(self._watch_end(connection, session))
+            await self._serve_together(self._watch_end(connection, session), self._watch_silence())
         finally:
             self._is_open = False
             self._client = self._session = None
@@ -150,6 +166,11 @@ class SessionWorker(ConnectedWorker):
         # A session that carries nothing is not waited for: a proxy may keep it for ever.
         raise ConnectionLost(session.ended.result() if session.ended.done() else self._why_leaving)
 
+    async def _watch_silence(self) -> None:
+        silence_s = self._options.silence_s
+        await wait_for_silence(silence_s, lambda: self._events, lambda: len(self._listeners))
+        raise ConnectionLost(f"nothing was heard for {silence_s:g} s while sequences ran")
+
     async def _ask_health(self) -> str:
         return await self._open_client().health()
 
@@ -168,14 +189,21 @@ class SessionWorker(ConnectedWorker):
         self._listeners.fail_all(error)
 
     def _on_event(self, event: engine_pb2.SessionEvent) -> None:
+        self._events += 1
         if event.HasField("load"):
             load = event.load
             # A load alone comes at least every second, from an engine that stands still as well.
             self._progress += load.steps != self._load.steps or bool(event.sequence)
             self._load = load
+            self._backlog.told(load.waiting_uncached_tokens)
             self._rate.heard(time.monotonic(), load.steps)
         else:
             self._progress += 1
+        if started := event.started:
+            for entry in started:
+                self._backlog.started(entry.prompt_tokens, entry.cached_tokens)
+        if self.on_cache_change is not None and (changes := event.cache):
+            self.on_cache_change(changes)
         self._listeners.dispatch(event)
         self.on_load_change()
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.error import HTTPError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import grpc
 import openai
@@ -194,6 +195,29 @@ async def test_grpc_clients_get_the_same_answer_whole_and_as_a_stream(served):
     assert "Paris" in text
     assert "".join(pieces) == text
     assert text == await asyncio.to_thread(served.answer)
+
+
+def test_questions_are_answered_and_each_as_it_would_be_alone(served):
+    def ask(questions):
+        body = json.dumps({"state": "The capital of France is Paris.", "questions": questions}).encode()
+        request = Request(f"{served.http_url}/v1/systemone", body, {"content-type": "application/json"})
+        with urlopen(request, timeout=50) as answer:
+            return json.load(answer)
+
+    city = {
+        "type": "choice",
+        "instructions": "Which city is named?",
+        "criteria": {"Paris": None, "Oslo": None},
+    }
+    asked = {f"q{n}": {"type": "noul", "instructions": f"Is {n} named?"} for n in range(4)}
+    alone = ask({"city": city})
+    among = ask({**asked, "city": city, "warm": {"type": "score", "criteria": ["cold", "mild", "hot"]}})
+    shares = alone["answers"]["city"]["probabilities"]
+    assert sum(shares.values()) == pytest.approx(1)
+    assert alone["answers"]["city"]["choice"] == max(shares, key=shares.get)
+    # Rows share a forward, which moves them by rounding.
+    assert among["answers"]["city"]["probabilities"] == pytest.approx(shares, abs=0.02)
+    assert among["usage"]["input_tokens"] < 6 * alone["usage"]["input_tokens"]
 
 
 def test_the_example_for_grpc_works(served):

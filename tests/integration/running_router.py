@@ -12,6 +12,7 @@ from smg.server import Router
 from smg.settings import RouterSettings
 from smg_proto.admin.v1 import admin_pb2_grpc
 from smg_proto.chat.v1 import chat_pb2_grpc
+from smg_proto.decision.v1 import decision_pb2_grpc
 from smg_proto.errors.v1 import errors_pb2
 from smg_proto.model.v1 import model_pb2_grpc
 
@@ -21,12 +22,18 @@ async def running_router(
     *urls,
     callers=None,
     routing=None,
+    workers=None,
+    admission=None,
     discovery=None,
     fleet=None,
     breaker=None,
     retries=None,
+    decisions=None,
+    models=None,
     history=None,
     mcp=None,
+    telemetry=None,
+    overload=None,
     **listener,
 ):
     """`.router`, `.http` and the stubs of the gRPC services; stopped at the end."""
@@ -34,15 +41,20 @@ async def running_router(
     settings = RouterSettings.model_validate(
         {
             "listener": {**ports, **listener},
-            "workers": {"worker_urls": urls},
+            "workers": {"worker_urls": urls, **(workers or {})},
+            "admission": admission or {},
             "callers": callers or {},
             "routing": routing or {},
             "discovery": discovery or {},
             "fleet": fleet or {},
             "breaker": breaker or {},
             "retries": retries or {},
+            "decisions": decisions or {},
+            "models": models or {},
             "history": history or {},
             "mcp": mcp or {},
+            "telemetry": telemetry or {},
+            "overload": overload or {},
         }
     )
     router, stop = Router(settings), asyncio.Event()
@@ -66,9 +78,11 @@ async def running_router(
                     router=router,
                     stop=stop,
                     target=f"127.0.0.1:{addresses.grpc_port}",
+                    addresses=addresses,
                     channel=channel,
                     http=http,
                     chats=chat_pb2_grpc.ChatServiceStub(channel),
+                    decisions=decision_pb2_grpc.DecisionServiceStub(channel),
                     models=model_pb2_grpc.ModelServiceStub(channel),
                     admin=admin_pb2_grpc.AdminServiceStub(channel),
                 )

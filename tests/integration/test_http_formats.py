@@ -23,8 +23,9 @@ KIMI = (
     "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>"
     '{"city": "5", "days": 5}<|tool_call_end|><|tool_calls_section_end|>'
 )
+# These models reason before all else; their prompt opens the reasoning.
 MINIMAX = (
-    '<minimax:tool_call>\n<invoke name="get_weather">\n<parameter name="city">5</parameter>\n'
+    '</think><minimax:tool_call>\n<invoke name="get_weather">\n<parameter name="city">5</parameter>\n'
     '<parameter name="days">5</parameter>\n</invoke>\n</minimax:tool_call>'
 )
 CODER = (
@@ -76,6 +77,8 @@ async def test_calls_of_known_families(gateway, model):
     assert choice["finish_reason"] == "tool_calls"
     assert call["function"] == {"name": "get_weather", "arguments": '{"city":"5","days":5}'}
     assert choice["message"]["content"] == ("Let me look." if "Devstral" in model else None)
+    if "Devstral" in model:
+        assert len(call["id"]) == 9
     if "Kimi" in model:
         assert call["id"] == "functions.get_weather:0"
 
@@ -84,3 +87,30 @@ async def test_calls_of_known_families(gateway, model):
     assert parts[0]["function"]["name"] == "get_weather"
     assert "".join(part["function"].get("arguments", "") for part in parts) == '{"city":"5","days":5}'
     assert finish == "tool_calls"
+
+
+async def test_how_answers_are_read_is_visible(gateway):
+    model = "Qwen/Qwen3-Coder-30B-A3B-Instruct"
+    for fields in ({}, {"stream": True}):
+        answer = await gateway.http.post(CHAT, json=request(model, **fields))
+        assert answer.headers["x-smg-parser"] == "tools=qwen3_coder; reasoning=qwen3"
+    listed = (await gateway.http.get("/workers")).json()["workers"][0]["models"]
+    told = {each["id"]: (each["tool_parser"], each["reasoning_parser"], each["profile"]) for each in listed}
+    assert told[model] == ("qwen3_coder", "qwen3", "openai")
+    assert told["moonshotai/Kimi-K2-Instruct"] == ("kimi_k2", "kimi_k2", "kimi")
+
+
+async def test_a_forced_call_may_be_held_to_the_model_s_own_format(echo_worker):
+    name = "meta-llama/Llama-3.1-8B-Instruct"
+    url = await echo_worker(model_ids=(name,))
+    text = '{"name": "get_weather", "parameters": {"city": "5"}}'
+    body = {
+        "model": name,
+        "messages": [{"role": "user", "content": f"[[say:{text}]]"}],
+        "tools": TOOLS,
+        "tool_choice": {"type": "function", "function": {"name": "get_weather"}},
+    }
+    for form, arguments in (("native", '{"city":"5"}'), ("json", text.replace(" ", ""))):
+        async with running_router(url, models={"tool_call_constraint": form}) as gateway:
+            (choice,) = (await gateway.http.post(CHAT, json=body)).json()["choices"]
+            assert choice["message"]["tool_calls"][0]["function"]["arguments"] == arguments

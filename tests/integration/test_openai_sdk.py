@@ -57,7 +57,9 @@ async def client(request, tokenizer_dir, thinking_tokenizer_dir, tmp_path_factor
     paths = (str(tokenizer_dir), str(thinking_tokenizer_dir))
     url = await workers(model_paths=paths, model_ids=("m", "thinker"))
     async with AsyncExitStack() as stack:
-        gateway = await stack.enter_async_context(running_router(url))
+        gateway = await stack.enter_async_context(
+            running_router(url, breaker={"disable_circuit_breaker": True})
+        )
         base_url = str(gateway.http.base_url)
         if request.param == "envoy":
             found = configuration("edge.yaml", {"gateway": [address(gateway.target)]})

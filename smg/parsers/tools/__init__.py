@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from smg.parsers.tools.base import ToolParser
 
-__all__ = ["TOOL_PARSERS", "ToolSchema", "reads_schemas", "tool_parser"]
+__all__ = ["CALL_ID_CHARS", "TOOL_PARSERS", "ToolSchema", "reads_schemas", "tool_parser"]
 
 # Formats that spell the types of arguments out.
 _TYPED: Mapping[str, Callable[[], ToolParser]] = MappingProxyType(
@@ -82,6 +82,9 @@ _UNTYPED: Mapping[str, Callable[[Sequence[ToolSchema]], ToolParser]] = MappingPr
         "step3": Step3Calls,
     }
 )
+
+# Length of the ids that models of a format know: their templates and tokenizers take no others.
+CALL_ID_CHARS: Mapping[str, int] = MappingProxyType({"mistral": 9})
 
 TOOL_PARSERS: tuple[str, ...] = tuple(sorted((*_TYPED, *_UNTYPED)))
 

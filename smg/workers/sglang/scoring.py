@@ -9,7 +9,7 @@ import asyncio
 import math
 from typing import TYPE_CHECKING
 
-from smg.errors import INTERNAL, EngineError
+from smg.errors import INTERNAL, EngineError, UnusableScores
 from smg.workers.sglang.requests import embed_to_sglang, score_label_to_sglang, score_to_sglang
 from smg_proto.engine.v1 import work_pb2
 
@@ -27,7 +27,6 @@ async def score(
     scorer = _Scorer(client, request, request_id, limit)
     first, *others = request.suffixes
     rows = [await scorer.suffix(first)]
-    cached_tokens = scorer.cached_tokens
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(scorer.suffix(other)) for other in others]
@@ -39,7 +38,7 @@ async def score(
         sequence=request.sequence,
         suffixes=rows,
         prompt_tokens=(len(request.prefix_ids) + ids) // 4,
-        cached_tokens=cached_tokens,
+        cached_tokens=rows[0].cached_tokens,
     )
 
 
@@ -70,7 +69,6 @@ class _Scorer:
         self._request_id = request_id
         self._limit = limit
         self._asked = 0
-        self.cached_tokens = 0
 
     async def suffix(self, suffix: work_pb2.ScoreSuffix) -> work_pb2.SuffixScores:
         """Score one suffix: its single ids in one question, each label of several tokens in its own."""
@@ -80,19 +78,18 @@ class _Scorer:
             labels = list(suffix.label_ids)
             answer = await self._ask(score_to_sglang(ids, labels, self._request, self._next_id()))
             scores.logprobs.extend(_label_logprobs(answer, labels))
+            scores.cached_tokens = answer.cached_tokens
         for label in suffix.label_sequences:
             answer = await self._ask(score_label_to_sglang(ids, label, self._request, self._next_id()))
             scores.sequence_logprobs.append(_mean_logprob(answer, len(label) // 4))
+            scores.cached_tokens = scores.cached_tokens or answer.cached_tokens
         return scores
 
     async def _ask(self, request: sglang_pb2.GenerateRequest) -> sglang_pb2.GenerateComplete:
         async with self._limit:
             answer = await self._client.prefill(request)
         if answer.finish_reason in ("abort", "error"):
-            raise EngineError(
-                f"the engine ended a question with the reason {answer.finish_reason!r}", engine_code=INTERNAL
-            )
-        self.cached_tokens = answer.cached_tokens
+            raise UnusableScores(f"the engine ended a question with the reason {answer.finish_reason!r}")
         return answer
 
     def _next_id(self) -> str:
@@ -103,13 +100,11 @@ class _Scorer:
 def _label_logprobs(answer: sglang_pb2.GenerateComplete, labels: list[int]) -> list[float]:
     rows = answer.output_logprobs.token_ids_logprobs
     if not rows:
-        raise EngineError("the engine returned no log-probabilities of the labels", engine_code=INTERNAL)
+        raise UnusableScores("the engine returned no log-probabilities of the labels")
     by_id = dict(zip(rows[0].token_ids, rows[0].values, strict=False))
     missing = [label for label in labels if label not in by_id]
     if missing:
-        raise EngineError(
-            f"the engine returned no log-probability of label id {missing[0]}", engine_code=INTERNAL
-        )
+        raise UnusableScores(f"the engine returned no log-probability of label id {missing[0]}")
     return [by_id[label] for label in labels]
 
 
@@ -117,9 +112,8 @@ def _mean_logprob(answer: sglang_pb2.GenerateComplete, tokens: int) -> float:
     entries = answer.input_logprobs.token_logprobs[-tokens:] if tokens else []
     values = [entry.value for entry in entries if entry.HasField("value")]
     if not values or len(values) != tokens:
-        raise EngineError(
-            f"the engine returned {len(values)} log-probabilities for a label of {tokens} tokens",
-            engine_code=INTERNAL,
+        raise UnusableScores(
+            f"the engine returned {len(values)} log-probabilities for a label of {tokens} tokens"
         )
     return math.fsum(values) / tokens
 

@@ -55,6 +55,8 @@ class Session:
         self.records: dict[int, Record] = {}
         self.ready: engine_pb2.Ready | None = None
         self.loads = []
+        self.cache = []
+        self.cache_changed = asyncio.Event()
         self.largest_step = 0
 
     async def __aenter__(self):
@@ -73,6 +75,12 @@ class Session:
 
     async def send(self, request: engine_pb2.SessionRequest) -> None:
         await self._call.write(request)
+
+    async def wait_cache(self, is_seen) -> None:
+        """Wait until some change of the cache is the one meant."""
+        while not any(map(is_seen, self.cache)):
+            self.cache_changed.clear()
+            await asyncio.wait_for(self.cache_changed.wait(), WAIT_S)
 
     async def half_close(self) -> grpc.StatusCode:
         """Send no more; returns how the session ended."""
@@ -127,6 +135,9 @@ class Session:
     async def _read(self) -> None:
         while (event := await self._call.read()) is not grpc.aio.EOF:
             self._check_columns(event)
+            if event.cache:
+                self.cache += event.cache
+                self.cache_changed.set()
             if event.HasField("load"):
                 self.loads.append(event.load)
             for started in event.started:

@@ -7,8 +7,8 @@ import asyncio
 import grpc
 import pytest
 
-from smg_proto.engine.v1 import engine_pb2, work_pb2
-from tests.contract.servicers.session_client import Record
+from smg_proto.engine.v1 import card_pb2, engine_pb2, work_pb2
+from tests.contract.servicers.session_client import Record, to_bytes
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -162,3 +162,26 @@ async def test_bytes_that_are_no_request_end_the_session_with_a_reason(worker):
     await call.read()
     assert await call.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "SessionRequest" in await call.details()
+
+
+async def test_who_watches_the_cache_is_told_what_it_holds_and_when_it_is_emptied(worker):
+    prompt = worker.ids("A river runs through the old town, and over it a bridge of stone. " * 4)
+    async with worker.session() as watching, worker.session() as silent:
+        await watching.send(engine_pb2.SessionRequest(watch_cache=True))
+        await watching.run_one(worker.generate("Wait until the wish has arrived", max_new_tokens=1))
+        await silent.run_one(worker.generate(prompt, max_new_tokens=4, ignore_eos=True))
+
+        def is_prompt(change):
+            return any(
+                (
+                    len(each.ids) >= 4 * 16 * (len(prompt) // 16 - 1)
+                    and to_bytes(prompt).startswith(each.ids[: 4 * len(prompt)])
+                )
+                or each.ids.startswith(to_bytes(prompt))
+                for each in change.stored_prefixes
+            )
+
+        await watching.wait_cache(is_prompt)
+        await worker.stub.FlushCache(card_pb2.FlushCacheRequest())
+        await watching.wait_cache(lambda change: change.cleared)
+        assert not silent.cache

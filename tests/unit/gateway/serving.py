@@ -17,12 +17,16 @@ class Counts:
 
     def __init__(self):
         self.responses = []
+        self.errors = []
         self.slow = 0
         self.changed = asyncio.Event()
 
     def http_response(self, route, status):
         self.responses.append((route, status))
         self.changed.set()
+
+    def error_answered(self, route, code):
+        self.errors.append((route, code))
 
     def slow_reader_aborted(self):
         self.slow += 1

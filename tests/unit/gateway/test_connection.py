@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import itertools
+import json
 
 import pytest
 from hypothesis import given
@@ -138,7 +139,7 @@ def test_requests_in_any_pieces_are_answered_in_order(requests, data):
 async def test_thousands_of_refused_requests_in_one_read_are_all_answered():
     app = served()
     connection, transport = connected(app)
-    connection.data_received(GET + b"\r\n" + b"GET /no HTTP/1.1\r\n\r\n" * 3000)
+    connection.data_received(GET + b"\r\n" + b"GET /no HTTP/1.1\r\nhost: x\r\n\r\n" * 3000)
     assert transport.is_paused
     while transport.is_paused:  # noqa: ASYNC110 - its state is all there is to wait for
         await asyncio.sleep(0)
@@ -149,7 +150,7 @@ async def test_thousands_of_refused_requests_in_one_read_are_all_answered():
 async def test_an_answer_to_head_has_no_body_and_keeps_the_connection():
     app = served()
     connection, transport = connected(app)
-    connection.data_received(b"HEAD /pieces HTTP/1.1\r\n\r\nHEAD / HTTP/1.1\r\n\r\n")
+    connection.data_received(b"HEAD /pieces HTTP/1.1\r\nhost: x\r\n\r\nHEAD / HTTP/1.1\r\nhost: x\r\n\r\n")
     while len(transport.written) < 2:
         await idle(app)
     assert all(head.endswith(b"\r\n\r\n") for head in transport.written)
@@ -160,7 +161,10 @@ async def test_an_answer_to_head_has_no_body_and_keeps_the_connection():
 @pytest.mark.parametrize(
     ("request_line", "ending"),
     [
-        (b"GET / HTTP/1.1\r\nconnection: close\r\n", b"content-length: 2\r\nconnection: close\r\n\r\n<>"),
+        (
+            b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n",
+            b"content-length: 2\r\nconnection: close\r\n\r\n<>",
+        ),
         (
             b"GET / HTTP/1.0\r\nconnection: keep-alive\r\n",
             b"content-length: 2\r\nconnection: close\r\n\r\n<>",
@@ -200,9 +204,34 @@ async def test_the_rest_of_a_refused_body_is_read_past():
     assert transport.written[1].endswith(b"<>")
 
 
-async def test_what_is_not_http_is_refused():
+@pytest.mark.parametrize(
+    ("raw", "status", "word"),
+    [
+        (b"nonsense\r\n\r\n", 400, "not an HTTP request"),
+        (b"GET /\r\n\r\n", 400, "HTTP version 0.9; allowed: 1.1, 1.0"),
+        (b"GET / HTTP/2.0\r\nhost: x\r\n\r\n", 400, "HTTP version 2.0"),
+        (b"GET / HTTP/1.1\r\n\r\n", 400, "no Host header"),
+        (b"POST / HTTP/1.1\r\nupgrade: h2c\r\nconnection: upgrade\r\n\r\n", 400, "no Host header"),
+        (GET + b"Host: y\r\n\r\n", 400, "several Host headers"),
+        (GET + b"x-long: " + b"a" * 70_000 + b"\r\n\r\n", 431, "65536 bytes and 256 headers are allowed"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+async def test_what_is_no_request_is_refused_in_json_and_counted(raw, status, word):
+    counts = Counts()
+    app = gateway(("GET", "/", brackets), counts=counts)
+    async with listening(app) as port:
+        head, _, body = (await exchange(port, raw)).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 %d " % status)
+    assert b"x-request-id: req-" in head
+    assert b"connection: close" in head
+    assert word in json.loads(body)["error"]["message"]
+    assert counts.responses == [("unknown", status)]
+
+
+async def test_http_1_0_needs_no_host():
     async with listening(served()) as port:
-        assert (await exchange(port, b"nonsense\r\n\r\n")).startswith(b"HTTP/1.1 400 ")
+        assert (await exchange(port, b"GET / HTTP/1.0\r\n\r\n")).endswith(b"<>")
 
 
 async def test_a_handler_that_breaks_its_own_content_length_loses_the_connection():
@@ -234,12 +263,24 @@ async def test_a_connection_whose_request_does_not_arrive_is_closed():
         POST + b"content-length: 9\r\n\r\nabc": [b"408"],
         GET + b"\r\n" + b"\r\n": [b"200"],
         GET + b"\r\n" + POST: [b"200", b"408"],
-        b"PUT /early HTTP/1.1\r\ncontent-length: 9\r\n\r\nabc": [b"404"],
+        b"PUT /early HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nabc": [b"404"],
     }
     async with listening(served(), idle_s=0.25) as port:
         answers = await asyncio.gather(*(exchange(port, sent) for sent in expected))
     got = [[part[:3] for part in answer.split(b"HTTP/1.1 ")[1:]] for answer in answers]
     assert dict(zip(expected, got, strict=True)) == expected
+
+
+async def test_a_request_that_does_not_arrive_is_told_so_in_json_and_counted():
+    counts = Counts()
+    app = gateway(("POST", "/", brackets), counts=counts)
+    async with listening(app, idle_s=1) as port:
+        answers = await asyncio.gather(
+            exchange(port, b"POST / HT"), exchange(port, POST + b"content-length: 9\r\n\r\nabc")
+        )
+    codes = [json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] for answer in answers]
+    assert codes == ["request_timeout", "request_body_stalled"]
+    assert sorted(counts.responses) == [("root", 408), ("unknown", 408)]
 
 
 async def test_a_long_answer_is_not_cut_by_half_a_request_behind_it():

@@ -101,6 +101,11 @@ class ModelCard(_message.Message):
     EMBEDDING_SIZE_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
     CACHE_BLOCK_TOKENS_FIELD_NUMBER: _builtins.int
+    DTYPE_FIELD_NUMBER: _builtins.int
+    DEVICE_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    IS_EXACT_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Name that clients ask for."""
     path: _builtins.str
@@ -125,6 +130,16 @@ class ModelCard(_message.Message):
     """Length of an embedding, in numbers. 0 when the model does not embed."""
     cache_block_tokens: _builtins.int
     """Tokens per block of the prefix cache, as CacheEvent counts them. 0 when the engine reports no blocks."""
+    dtype: _builtins.str
+    """Number format of the weights, for instance "bfloat16". Empty when the engine does not tell."""
+    device: _builtins.str
+    """Where it computes, for instance "cpu". Empty when the engine does not tell."""
+    revision: _builtins.str
+    """Version of the weights, and their digest, where they are known."""
+    digest: _builtins.str
+    """Digest of the weights, as "sha256:…". Empty when it is not known."""
+    is_exact: _builtins.bool
+    """Scores and embeddings never depend on what else is computed with them. False: that may move them by rounding."""
     @_builtins.property
     def eos_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Ids that end a sequence unless ignore_eos is set."""
@@ -164,10 +179,15 @@ class ModelCard(_message.Message):
         embedding_size: _builtins.int = ...,
         labels: _abc.Iterable[_builtins.str] | None = ...,
         cache_block_tokens: _builtins.int = ...,
+        dtype: _builtins.str = ...,
+        device: _builtins.str = ...,
+        revision: _builtins.str = ...,
+        digest: _builtins.str = ...,
+        is_exact: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_bos_token_id", b"_bos_token_id", "_pad_token_id", b"_pad_token_id", "bos_token_id", b"bos_token_id", "capabilities", b"capabilities", "defaults", b"defaults", "pad_token_id", b"pad_token_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bos_token_id", b"_bos_token_id", "_pad_token_id", b"_pad_token_id", "architecture", b"architecture", "bos_token_id", b"bos_token_id", "cache_block_tokens", b"cache_block_tokens", "capabilities", b"capabilities", "context_length", b"context_length", "defaults", b"defaults", "embedding_size", b"embedding_size", "eos_token_ids", b"eos_token_ids", "id", b"id", "labels", b"labels", "loras", b"loras", "model_type", b"model_type", "pad_token_id", b"pad_token_id", "path", b"path", "tokenizer_sha256", b"tokenizer_sha256", "vocab_size", b"vocab_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bos_token_id", b"_bos_token_id", "_pad_token_id", b"_pad_token_id", "architecture", b"architecture", "bos_token_id", b"bos_token_id", "cache_block_tokens", b"cache_block_tokens", "capabilities", b"capabilities", "context_length", b"context_length", "defaults", b"defaults", "device", b"device", "digest", b"digest", "dtype", b"dtype", "embedding_size", b"embedding_size", "eos_token_ids", b"eos_token_ids", "id", b"id", "is_exact", b"is_exact", "labels", b"labels", "loras", b"loras", "model_type", b"model_type", "pad_token_id", b"pad_token_id", "path", b"path", "revision", b"revision", "tokenizer_sha256", b"tokenizer_sha256", "vocab_size", b"vocab_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__bos_token_id: _TypeAlias = _typing.Literal["bos_token_id"]  # noqa: Y015
     _WhichOneofArgType__bos_token_id: _TypeAlias = _typing.Literal["_bos_token_id", b"_bos_token_id"]  # noqa: Y015
@@ -477,6 +497,7 @@ class Load(_message.Message):
     KV_CAPACITY_TOKENS_FIELD_NUMBER: _builtins.int
     TOKENS_PER_SECOND_FIELD_NUMBER: _builtins.int
     STEPS_FIELD_NUMBER: _builtins.int
+    KV_EVICTABLE_TOKENS_FIELD_NUMBER: _builtins.int
     running: _builtins.int
     """Sequences that are being computed."""
     waiting: _builtins.int
@@ -491,6 +512,8 @@ class Load(_message.Message):
     """Tokens generated per second, over about the last second."""
     steps: _builtins.int
     """Scheduler steps since the engine started. A value that stands still while sequences run is a wedged engine."""
+    kv_evictable_tokens: _builtins.int
+    """Of kv_used_tokens, those that only cached prefixes hold: they make room when it is needed."""
     def __init__(
         self,
         *,
@@ -501,10 +524,11 @@ class Load(_message.Message):
         kv_capacity_tokens: _builtins.int = ...,
         tokens_per_second: _builtins.float = ...,
         steps: _builtins.int = ...,
+        kv_evictable_tokens: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["kv_capacity_tokens", b"kv_capacity_tokens", "kv_used_tokens", b"kv_used_tokens", "running", b"running", "steps", b"steps", "tokens_per_second", b"tokens_per_second", "waiting", b"waiting", "waiting_uncached_tokens", b"waiting_uncached_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kv_capacity_tokens", b"kv_capacity_tokens", "kv_evictable_tokens", b"kv_evictable_tokens", "kv_used_tokens", b"kv_used_tokens", "running", b"running", "steps", b"steps", "tokens_per_second", b"tokens_per_second", "waiting", b"waiting", "waiting_uncached_tokens", b"waiting_uncached_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -558,6 +582,8 @@ class CacheEvent(_message.Message):
     STORED_FIELD_NUMBER: _builtins.int
     EVICTED_FIELD_NUMBER: _builtins.int
     CLEARED_FIELD_NUMBER: _builtins.int
+    STORED_PREFIXES_FIELD_NUMBER: _builtins.int
+    EVICTED_PREFIXES_FIELD_NUMBER: _builtins.int
     cleared: _builtins.bool
     """Every block is gone; applies before `stored`."""
     @_builtins.property
@@ -568,17 +594,57 @@ class CacheEvent(_message.Message):
     def evicted(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Chained hashes of blocks that are gone."""
 
+    @_builtins.property
+    def stored_prefixes(self) -> _containers.RepeatedCompositeFieldContainer[Global___CachedPrefix]:
+        """Prefixes that can now be reused, from engines that tell token ids."""
+
+    @_builtins.property
+    def evicted_prefixes(self) -> _containers.RepeatedCompositeFieldContainer[Global___CachedPrefix]:
+        """Prefixes that are gone, likewise; they apply before `stored_prefixes`."""
+
     def __init__(
         self,
         *,
         stored: _abc.Iterable[_builtins.int] | None = ...,
         evicted: _abc.Iterable[_builtins.int] | None = ...,
         cleared: _builtins.bool = ...,
+        stored_prefixes: _abc.Iterable[Global___CachedPrefix] | None = ...,
+        evicted_prefixes: _abc.Iterable[Global___CachedPrefix] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cleared", b"cleared", "evicted", b"evicted", "stored", b"stored"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cleared", b"cleared", "evicted", b"evicted", "evicted_prefixes", b"evicted_prefixes", "stored", b"stored", "stored_prefixes", b"stored_prefixes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CacheEvent: _TypeAlias = CacheEvent  # noqa: Y015
+
+@_typing.final
+class CachedPrefix(_message.Message):
+    """The beginning of a text, as a prefix cache holds it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODEL_FIELD_NUMBER: _builtins.int
+    IDS_FIELD_NUMBER: _builtins.int
+    KEPT_TOKENS_FIELD_NUMBER: _builtins.int
+    model: _builtins.str
+    """Model that it was computed by. Empty: the worker's first."""
+    ids: _builtins.bytes
+    """Token ids, four bytes each, little-endian."""
+    kept_tokens: _builtins.int
+    """Of an evicted prefix: leading tokens that the cache still holds."""
+    def __init__(
+        self,
+        *,
+        model: _builtins.str = ...,
+        ids: _builtins.bytes = ...,
+        kept_tokens: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ids", b"ids", "kept_tokens", b"kept_tokens", "model", b"model"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CachedPrefix: _TypeAlias = CachedPrefix  # noqa: Y015

@@ -26,7 +26,7 @@ from smg_proto.engine.v1 import card_pb2 as smg_dot_engine_dot_v1_dot_card__pb2
 from smg_proto.engine.v1 import work_pb2 as smg_dot_engine_dot_v1_dot_work__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1asmg/engine/v1/engine.proto\x12\rsmg.engine.v1\x1a\x18smg/engine/v1/card.proto\x1a\x18smg/engine/v1/work.proto\"\xbf\x01\n\x0eSessionRequest\x12)\n\x08generate\x18\x01 \x03(\x0b\x32\x17.smg.engine.v1.Generate\x12#\n\x05score\x18\x02 \x03(\x0b\x32\x14.smg.engine.v1.Score\x12#\n\x05\x65mbed\x18\x03 \x03(\x0b\x32\x14.smg.engine.v1.Embed\x12)\n\x08\x63lassify\x18\x04 \x03(\x0b\x32\x17.smg.engine.v1.Classify\x12\r\n\x05\x61\x62ort\x18\x05 \x03(\x04\"\xdb\x03\n\x0cSessionEvent\x12\x10\n\x08sequence\x18\x01 \x03(\x04\x12\r\n\x05token\x18\x02 \x03(\r\x12\r\n\x05\x63ount\x18\x03 \x03(\r\x12-\n\x08logprobs\x18\x04 \x03(\x0b\x32\x1b.smg.engine.v1.StepLogprobs\x12\'\n\x07started\x18\x05 \x03(\x0b\x32\x16.smg.engine.v1.Started\x12)\n\x08\x66inished\x18\x06 \x03(\x0b\x32\x17.smg.engine.v1.Finished\x12%\n\x06\x66\x61iled\x18\x07 \x03(\x0b\x32\x15.smg.engine.v1.Failed\x12%\n\x06scored\x18\x08 \x03(\x0b\x32\x15.smg.engine.v1.Scored\x12)\n\x08\x65mbedded\x18\t \x03(\x0b\x32\x17.smg.engine.v1.Embedded\x12-\n\nclassified\x18\n \x03(\x0b\x32\x19.smg.engine.v1.Classified\x12!\n\x04load\x18\x0b \x01(\x0b\x32\x13.smg.engine.v1.Load\x12(\n\x05\x63\x61\x63he\x18\x0c \x03(\x0b\x32\x19.smg.engine.v1.CacheEvent\x12#\n\x05ready\x18\r \x01(\x0b\x32\x14.smg.engine.v1.Ready\"1\n\x05Ready\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\x12\x13\n\x0bmax_running\x18\x02 \x01(\r2\x9f\x03\n\rEngineService\x12I\n\x07Session\x12\x1d.smg.engine.v1.SessionRequest\x1a\x1b.smg.engine.v1.SessionEvent(\x01\x30\x01\x12K\n\x08\x44\x65scribe\x12\x1e.smg.engine.v1.DescribeRequest\x1a\x1f.smg.engine.v1.DescribeResponse\x12Y\n\x0cGetTokenizer\x12\".smg.engine.v1.GetTokenizerRequest\x1a#.smg.engine.v1.GetTokenizerResponse0\x01\x12H\n\x07GetLoad\x12\x1d.smg.engine.v1.GetLoadRequest\x1a\x1e.smg.engine.v1.GetLoadResponse\x12Q\n\nFlushCache\x12 .smg.engine.v1.FlushCacheRequest\x1a!.smg.engine.v1.FlushCacheResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1asmg/engine/v1/engine.proto\x12\rsmg.engine.v1\x1a\x18smg/engine/v1/card.proto\x1a\x18smg/engine/v1/work.proto\"\xd4\x01\n\x0eSessionRequest\x12)\n\x08generate\x18\x01 \x03(\x0b\x32\x17.smg.engine.v1.Generate\x12#\n\x05score\x18\x02 \x03(\x0b\x32\x14.smg.engine.v1.Score\x12#\n\x05\x65mbed\x18\x03 \x03(\x0b\x32\x14.smg.engine.v1.Embed\x12)\n\x08\x63lassify\x18\x04 \x03(\x0b\x32\x17.smg.engine.v1.Classify\x12\r\n\x05\x61\x62ort\x18\x05 \x03(\x04\x12\x13\n\x0bwatch_cache\x18\x06 \x01(\x08\"\xdb\x03\n\x0cSessionEvent\x12\x10\n\x08sequence\x18\x01 \x03(\x04\x12\r\n\x05token\x18\x02 \x03(\r\x12\r\n\x05\x63ount\x18\x03 \x03(\r\x12-\n\x08logprobs\x18\x04 \x03(\x0b\x32\x1b.smg.engine.v1.StepLogprobs\x12\'\n\x07started\x18\x05 \x03(\x0b\x32\x16.smg.engine.v1.Started\x12)\n\x08\x66inished\x18\x06 \x03(\x0b\x32\x17.smg.engine.v1.Finished\x12%\n\x06\x66\x61iled\x18\x07 \x03(\x0b\x32\x15.smg.engine.v1.Failed\x12%\n\x06scored\x18\x08 \x03(\x0b\x32\x15.smg.engine.v1.Scored\x12)\n\x08\x65mbedded\x18\t \x03(\x0b\x32\x17.smg.engine.v1.Embedded\x12-\n\nclassified\x18\n \x03(\x0b\x32\x19.smg.engine.v1.Classified\x12!\n\x04load\x18\x0b \x01(\x0b\x32\x13.smg.engine.v1.Load\x12(\n\x05\x63\x61\x63he\x18\x0c \x03(\x0b\x32\x19.smg.engine.v1.CacheEvent\x12#\n\x05ready\x18\r \x01(\x0b\x32\x14.smg.engine.v1.Ready\"1\n\x05Ready\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\x12\x13\n\x0bmax_running\x18\x02 \x01(\r2\x9f\x03\n\rEngineService\x12I\n\x07Session\x12\x1d.smg.engine.v1.SessionRequest\x1a\x1b.smg.engine.v1.SessionEvent(\x01\x30\x01\x12K\n\x08\x44\x65scribe\x12\x1e.smg.engine.v1.DescribeRequest\x1a\x1f.smg.engine.v1.DescribeResponse\x12Y\n\x0cGetTokenizer\x12\".smg.engine.v1.GetTokenizerRequest\x1a#.smg.engine.v1.GetTokenizerResponse0\x01\x12H\n\x07GetLoad\x12\x1d.smg.engine.v1.GetLoadRequest\x1a\x1e.smg.engine.v1.GetLoadResponse\x12Q\n\nFlushCache\x12 .smg.engine.v1.FlushCacheRequest\x1a!.smg.engine.v1.FlushCacheResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,11 +34,11 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'smg.engine.v1.engine_pb2', 
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_SESSIONREQUEST']._serialized_start=98
-  _globals['_SESSIONREQUEST']._serialized_end=289
-  _globals['_SESSIONEVENT']._serialized_start=292
-  _globals['_SESSIONEVENT']._serialized_end=767
-  _globals['_READY']._serialized_start=769
-  _globals['_READY']._serialized_end=818
-  _globals['_ENGINESERVICE']._serialized_start=821
-  _globals['_ENGINESERVICE']._serialized_end=1236
+  _globals['_SESSIONREQUEST']._serialized_end=310
+  _globals['_SESSIONEVENT']._serialized_start=313
+  _globals['_SESSIONEVENT']._serialized_end=788
+  _globals['_READY']._serialized_start=790
+  _globals['_READY']._serialized_end=839
+  _globals['_ENGINESERVICE']._serialized_start=842
+  _globals['_ENGINESERVICE']._serialized_end=1257
 # @@protoc_insertion_point(module_scope)

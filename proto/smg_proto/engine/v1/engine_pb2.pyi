@@ -36,6 +36,11 @@ class SessionRequest(_message.Message):
     EMBED_FIELD_NUMBER: _builtins.int
     CLASSIFY_FIELD_NUMBER: _builtins.int
     ABORT_FIELD_NUMBER: _builtins.int
+    WATCH_CACHE_FIELD_NUMBER: _builtins.int
+    watch_cache: _builtins.bool
+    """The router wants to hear of the prefix cache (SessionEvent.cache) from now on. Engines that tell nothing of it
+    ignore this.
+    """
     @_builtins.property
     def generate(self) -> _containers.RepeatedCompositeFieldContainer[_work_pb2.Generate]:
         """Sequences to generate."""
@@ -66,10 +71,11 @@ class SessionRequest(_message.Message):
         embed: _abc.Iterable[_work_pb2.Embed] | None = ...,
         classify: _abc.Iterable[_work_pb2.Classify] | None = ...,
         abort: _abc.Iterable[_builtins.int] | None = ...,
+        watch_cache: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "classify", b"classify", "embed", b"embed", "generate", b"generate", "score", b"score"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "classify", b"classify", "embed", b"embed", "generate", b"generate", "score", b"score", "watch_cache", b"watch_cache"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -144,7 +150,7 @@ class SessionEvent(_message.Message):
 
     @_builtins.property
     def cache(self) -> _containers.RepeatedCompositeFieldContainer[_card_pb2.CacheEvent]:
-        """Changes of the prefix cache, for engines that report them."""
+        """Changes of the prefix cache, from engines that report them, on sessions that asked (SessionRequest.watch_cache)."""
 
     @_builtins.property
     def ready(self) -> Global___Ready:

@@ -529,12 +529,15 @@ class Scored(_message.Message):
     SUFFIXES_FIELD_NUMBER: _builtins.int
     PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
     CACHED_TOKENS_FIELD_NUMBER: _builtins.int
+    COMPUTE_SECONDS_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """The sequence."""
     prompt_tokens: _builtins.int
     """Tokens of prefix and suffixes, the prefix counted once."""
     cached_tokens: _builtins.int
     """Tokens that the prefix cache covered."""
+    compute_seconds: _builtins.float
+    """Seconds that the computing took, waiting left out. 0 when the engine does not tell."""
     @_builtins.property
     def suffixes(self) -> _containers.RepeatedCompositeFieldContainer[Global___SuffixScores]:
         """One entry per suffix, in order."""
@@ -546,10 +549,11 @@ class Scored(_message.Message):
         suffixes: _abc.Iterable[Global___SuffixScores] | None = ...,
         prompt_tokens: _builtins.int = ...,
         cached_tokens: _builtins.int = ...,
+        compute_seconds: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached_tokens", b"cached_tokens", "prompt_tokens", b"prompt_tokens", "sequence", b"sequence", "suffixes", b"suffixes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached_tokens", b"cached_tokens", "compute_seconds", b"compute_seconds", "prompt_tokens", b"prompt_tokens", "sequence", b"sequence", "suffixes", b"suffixes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -563,6 +567,9 @@ class SuffixScores(_message.Message):
 
     LOGPROBS_FIELD_NUMBER: _builtins.int
     SEQUENCE_LOGPROBS_FIELD_NUMBER: _builtins.int
+    CACHED_TOKENS_FIELD_NUMBER: _builtins.int
+    cached_tokens: _builtins.int
+    """Tokens of prefix and suffix that had not to be computed for this suffix."""
     @_builtins.property
     def logprobs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
         """Natural logarithms over the full vocabulary, one per label id, in order."""
@@ -576,10 +583,11 @@ class SuffixScores(_message.Message):
         *,
         logprobs: _abc.Iterable[_builtins.float] | None = ...,
         sequence_logprobs: _abc.Iterable[_builtins.float] | None = ...,
+        cached_tokens: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["logprobs", b"logprobs", "sequence_logprobs", b"sequence_logprobs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached_tokens", b"cached_tokens", "logprobs", b"logprobs", "sequence_logprobs", b"sequence_logprobs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

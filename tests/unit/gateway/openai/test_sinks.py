@@ -285,3 +285,37 @@ def test_a_text_completion_streams_by_fragment():
     sink.open(HEAD)
     sink.fragment(0, b"a\\n")
     assert page.events()[0]["choices"] == [{"index": 0, "text": "a\n", "finish_reason": None}]
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_usage_rides_on_the_finish_of_the_last_choice(asked):
+    page, sink = chat_stream(StreamForm(usage=asked, finish_usage=True))
+    assert sink.accepts_fragments
+    sink.open(HEAD)
+    sink.fragment(0, b"a")
+    sink.pieces(1, said("b"), ())
+    sink.finish(1, ChoiceFinish("stop"))
+    sink.flush()
+    sink.fragment(0, b"c")
+    sink.finish(0, ChoiceFinish("length"))
+    sink.close()
+    sink.flush()
+    *chunks, last, done = page.events()
+    assert done == "[DONE]"
+    assert (last["choices"][0]["index"], last["choices"][0]["finish_reason"]) == (0, "length")
+    assert last["usage"]["completion_tokens"] == 2
+    # A place for it, that is null, where it was asked for; none where it was not.
+    assert [chunk.get("usage", "none") for chunk in chunks] == [None if asked else "none"] * len(chunks)
+    assert [chunk["choices"][0]["finish_reason"] for chunk in chunks].count("stop") == 1
+    assert all(chunk["choices"] for chunk in (*chunks, last))
+
+
+def test_usage_of_an_answer_that_fails_before_its_end_is_not_told():
+    page, sink = chat_stream(StreamForm(usage=True, finish_usage=True))
+    sink.open(HEAD)
+    sink.finish(0, ChoiceFinish("stop"))
+    sink.flush()
+    sink.fail(InternalError("lost"))
+    events = page.events()
+    assert [event.get("usage") for event in events[:-2]] == [None, None]
+    assert "error" in events[-2]

@@ -28,7 +28,7 @@ def operations():
 def routes():
     return {
         (route.method, route.path.replace("*}", "}")): route
-        for route in build_routes(*(Mock() for _ in range(5)))
+        for route in build_routes(*(Mock() for _ in range(6)))
     }
 
 
@@ -82,17 +82,23 @@ def test_every_reference_leads_somewhere_and_every_component_is_used():
 def test_every_status_that_an_engine_or_the_gateway_may_answer_is_documented(path):
     responses = plain_document()["paths"][path]["post"]["responses"]
     engine = {errors.EngineError("no", engine_code=code).status for code in range(1, 17)}
-    # What answers no operation, and what only servers of tools can cause.
-    elsewhere = (
-        {errors.MethodNotAllowed}
-        if path == "/v1/responses"
-        else {errors.MethodNotAllowed, errors.DependencyFailed}
-    )
-    own = {error.http_status for error in every_error() if error not in elsewhere}
+    others = (errors.MethodNotAllowed, errors.DecisionsRefused)
+    if path != "/v1/responses":
+        # Only servers of tools can cause it.
+        others = (*others, errors.DependencyFailed)
+    own = {error.http_status for error in every_error() if not issubclass(error, others)}
     assert {str(status) for status in engine | own} <= responses.keys()
 
 
-@pytest.mark.parametrize("error", sorted(every_error(), key=lambda error: error.__name__))
+DECISIONS = (errors.DecisionsRefused, errors.QuestionFailed, errors.UnusableScores)
+
+
+@pytest.mark.parametrize(
+    "error",
+    sorted(
+        (each for each in every_error() if not issubclass(each, DECISIONS)), key=lambda error: error.__name__
+    ),
+)
 def test_an_error_is_written_as_documented(error):
     from gateway.errors import error_answer
 

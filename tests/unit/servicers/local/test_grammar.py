@@ -5,8 +5,10 @@ import threading
 
 import pytest
 
+from servicers.local import grammar as grammar_module
 from servicers.local.grammar import GrammarCompiler, GrammarPool
 from servicers.local.refusal import INVALID_ARGUMENT, RefusalError
+from servicers.local.schema_cost import refuse_costly
 from smg_proto.engine.v1.work_pb2 import Constraint
 from tests.unit.servicers.local.byte_tokenizer import EOS, VOCAB_SIZE, byte_tokenizer_json, ids_of
 
@@ -138,20 +140,63 @@ def test_required_properties_may_be_many(compiler):
     assert compiler.compile(Constraint(json_schema=json.dumps(schema)))
 
 
-def test_a_form_with_too_many_ways_to_go_on_is_too_large(compiler):
+def forms_of_forms(count):
+    """So many forms of which each may be any of them, or null."""
+    names = range(count)
     forms = {
-        f"d{one}": {"anyOf": [{"$ref": f"#/$defs/d{other}"} for other in range(60)] + [{"type": "null"}]}
-        for one in range(60)
+        f"d{one}": {"anyOf": [{"$ref": f"#/$defs/d{other}"} for other in names] + [{"type": "null"}]}
+        for one in names
     }
-    schema = {
-        "type": "object",
-        "properties": {"x": {"$ref": "#/$defs/d0"}},
-        "required": ["x"],
-        "$defs": forms,
-    }
-    with pytest.raises(RefusalError, match="the constraint is too large") as caught:
-        accepts(compiler, Constraint(json_schema=json.dumps(schema)), '{"x":null}')
+    return {"type": "object", "properties": {"x": {"$ref": "#/$defs/d0"}}, "required": ["x"], "$defs": forms}
+
+
+def test_forms_that_lead_to_too_many_forms_are_refused_before_they_are_followed(compiler):
+    with pytest.raises(
+        RefusalError, match="too many alternatives lead to alternatives; allowed: 2000"
+    ) as caught:
+        compiler.compile(Constraint(json_schema=json.dumps(forms_of_forms(60))))
     assert caught.value.code == INVALID_ARGUMENT
+
+
+def test_forms_that_lead_to_some_forms_are_followed(compiler):
+    assert accepts(compiler, Constraint(json_schema=json.dumps(forms_of_forms(20))), '{"x":null}')
+
+
+def test_a_grammar_with_too_many_ways_to_go_on_is_too_large(compiler):
+    names = [f"d{number}" for number in range(50)]
+    rules = "\n".join(f'{name}: {" | ".join(names)} | "null"' for name in names)
+    with pytest.raises(RefusalError, match="the constraint is too large") as caught:
+        accepts(compiler, Constraint(lark=f'start: "x" d0\n{rules}'), "xnull")
+    assert caught.value.code == INVALID_ARGUMENT
+
+
+def test_a_token_that_takes_too_long_is_the_last_one(compiler, monkeypatch):
+    """Somebody else's step waits for it: once is enough."""
+    grammar = compiler.compile(Constraint(regex="[0-9]+"))
+    grammar.allowed()
+    monkeypatch.setattr(grammar_module, "MOST_SECONDS", 0.0)
+    with pytest.raises(RefusalError, match="one token of it took more than 0 s") as caught:
+        grammar.allowed()
+    assert caught.value.code == INVALID_ARGUMENT
+    with pytest.raises(RefusalError):
+        grammar.accept(ids_of("1")[0])
+
+
+def test_many_alternatives_that_lead_nowhere_are_followed(compiler):
+    schema = {"anyOf": [{"const": number} for number in range(1500)]}
+    assert accepts(compiler, Constraint(json_schema=json.dumps(schema)), "1499")
+
+
+def test_many_forms_that_are_used_once_each_are_followed(compiler):
+    forms = {f"d{number}": {"anyOf": [{"type": "integer"}, {"type": "null"}]} for number in range(300)}
+    properties = {f"p{number}": {"$ref": f"#/$defs/d{number}"} for number in range(300)}
+    schema = {"type": "object", "properties": properties, "$defs": forms}
+    assert accepts(compiler, Constraint(json_schema=json.dumps(schema)), '{"p7":null}')
+
+
+@pytest.mark.parametrize("reference", ["#", "#/$defs/no", "other.json", "#/properties/x/0/y", 5])
+def test_references_of_all_kinds_are_looked_at(reference):
+    refuse_costly({"properties": {"x": {"$ref": reference}}, "anyOf": [{"$ref": "#"}, True]})
 
 
 def test_ids_beyond_the_tokenizer_are_never_allowed(compiler):

@@ -1,7 +1,7 @@
 """PrefixCache: reuses exactly what is equal, prefers what costs least, and never touches a taken slot."""
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from servicers.local.prefix_cache import PrefixCache
@@ -132,3 +132,24 @@ def test_what_is_reused_is_always_equal_and_as_long_as_any_slot_allows(prompts):
         taken.append(slot)
         if not is_kept_running:
             rig.cache.release(taken.pop(), keep=True)
+
+
+@settings(max_examples=50, deadline=None)
+@given(asked=st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=12), max_size=25), kept=st.booleans())
+def test_who_watches_can_tell_what_the_slots_keep(asked, kept):
+    rig, held = Rig(slots=3, slot_tokens=12), set()
+    rig.cache.is_watched = True
+    for number, ids in enumerate(asked):
+        slot, _ = rig.start(ids)
+        rig.cache.release(slot, keep=kept or number % 3 != 0)
+        for change in rig.cache.take_changes():
+            told = np.frombuffer(change.ids, dtype="<u4").tolist()
+            ends = range((change.kept_tokens or 0) + 1, len(told) + 1)
+            prefixes = {tuple(told[:end]) for end in ends}
+            held = held | prefixes if change.kept_tokens is None else held - prefixes
+        kept_now = {
+            tuple(row[:end])
+            for row, length in zip(rig.cache._ids.tolist(), rig.cache._lengths.tolist(), strict=True)
+            for end in range(1, length + 1)
+        }
+        assert held == kept_now

@@ -95,7 +95,11 @@ def test_the_prefix_is_computed_once_and_stays_whole():
     driver.run(session, score=[request(1, prefix, SUFFIXES)])
     driver.run(session, score=[request(2, prefix, SUFFIXES)])
     assert [session.scored[n].cached_tokens for n in (1, 2)] == [0, 70]
-    assert session.scored[1].suffixes == session.scored[2].suffixes
+    assert [each.logprobs for each in session.scored[1].suffixes] == [
+        each.logprobs for each in session.scored[2].suffixes
+    ]
+    assert [each.cached_tokens for each in session.scored[1].suffixes] == [0, *[70] * (len(SUFFIXES) - 1)]
+    assert session.scored[1].compute_seconds > 0
     driver.run(session, generate(3, [*prefix, 5]))
     assert session.started[3].cached_tokens == 70
     assert session.tokens[3] == tokens_of([*prefix, 5])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from smg.parsers.assemble import assemble
 from smg.parsers.events import CallArguments, CallBroken, CallEnd, CallStart, Content, Reasoning
+from smg.parsers.harmony import HARMONY, HarmonyParser
 from smg.parsers.output import OutputParser
 from smg.parsers.reasoning import reasoning_parser
 from smg.parsers.tools import TOOL_PARSERS, ToolSchema, tool_parser
@@ -38,8 +39,10 @@ def output_parser(
     reasoning: str | None = None,
     starts_inside: bool = False,
     **options: Any,
-) -> OutputParser:
+) -> OutputParser | HarmonyParser:
     """A fresh parser by the names that golden files have."""
+    if HARMONY in (tools, reasoning):
+        return HarmonyParser(takes_calls=True, **options)
     reader = reasoning_parser(reasoning, starts_inside=starts_inside) if reasoning else None
     if tools is None:
         return OutputParser(reader, None, **options)
@@ -49,7 +52,9 @@ def output_parser(
     return OutputParser(reader, caller, **options)
 
 
-def replay(parser: OutputParser, parts: Iterable[str], *, is_cut: bool = False) -> list[Piece]:
+def replay(
+    parser: OutputParser | HarmonyParser, parts: Iterable[str], *, is_cut: bool = False
+) -> list[Piece]:
     """All pieces of the parts."""
     pieces: list[Piece] = []
     for part in parts:
@@ -57,7 +62,9 @@ def replay(parser: OutputParser, parts: Iterable[str], *, is_cut: bool = False) 
     return pieces + parser.finish(is_cut=is_cut)
 
 
-def replay_in_lanes(parser: OutputParser, parts: Iterable[str], *, is_cut: bool = False) -> list[Piece]:
+def replay_in_lanes(
+    parser: OutputParser | HarmonyParser, parts: Iterable[str], *, is_cut: bool = False
+) -> list[Piece]:
     """As replay(), but texts that need not come through feed() do not."""
     pieces: list[Piece] = []
     openers = parser.openers
@@ -71,7 +78,7 @@ def replay_in_lanes(parser: OutputParser, parts: Iterable[str], *, is_cut: bool 
     return pieces + parser.finish(is_cut=is_cut)
 
 
-def check_lane(parser: OutputParser) -> None:
+def check_lane(parser: OutputParser | HarmonyParser) -> None:
     """While a lane is set, plain text passes through unchanged and nothing comes with it."""
     if parser.lane is None:
         return

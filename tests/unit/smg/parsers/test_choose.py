@@ -13,6 +13,7 @@ from smg.parsers.choose import (
     reasons_first,
     tool_parser_name,
 )
+from smg.parsers.harmony import HARMONY
 from smg.parsers.reasoning import REASONING_PARSERS, reasoning_parser
 from smg.parsers.tools import TOOL_PARSERS, reads_schemas, tool_parser
 
@@ -201,8 +202,8 @@ def test_without_a_known_name_the_tags_tell(template: str, tokens: tuple[str, ..
 
 def test_the_tables_name_formats_that_there_are() -> None:
     families = [family for _, family in FAMILIES]
-    assert {family.tools for family in families if family.tools} <= set(TOOL_PARSERS)
-    assert {family.reasoning for family in families if family.reasoning} <= set(REASONING_PARSERS)
+    assert {family.tools for family in families if family.tools} <= {*TOOL_PARSERS, HARMONY}
+    assert {family.reasoning for family in families if family.reasoning} <= {*REASONING_PARSERS, HARMONY}
     assert {name for _, name in TOOL_EVIDENCE} <= set(TOOL_PARSERS)
 
 

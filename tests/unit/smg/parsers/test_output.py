@@ -66,7 +66,7 @@ def test_lane_follows_the_text() -> None:
     assert seen == [
         (None, False),
         (None, False),
-        ("reasoning", True),
+        (None, True),  # white space alone is no reasoning
         ("reasoning", True),
         (None, True),
         (None, False),  # white space may stand before a call

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from smg.errors import Overloaded, WorkerUnavailable
-from smg.pipelines.admission import Admission
+from smg.pipelines.admission import Admission, RateLimit
 
 
 async def hold(admission, release, entered=None):
@@ -13,6 +13,11 @@ async def hold(admission, release, entered=None):
         if entered is not None:
             entered.append(len(entered))
         await release.wait()
+
+
+async def until(is_so):
+    while not is_so():  # noqa: ASYNC110 - a state, for which there is no event
+        await asyncio.sleep(0.001)
 
 
 async def settle():
@@ -116,3 +121,98 @@ async def test_an_exception_in_the_body_frees_the_place():
         async with admission.permit():
             raise ValueError("no")
     assert admission.running == 0
+
+
+class Clock:
+    """A clock that is set."""
+
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+    def advance(self, by_s):
+        self.now += by_s
+
+
+def test_a_rate_lets_a_burst_begin_and_then_one_at_a_time():
+    clock = Clock()
+    rate = RateLimit(2, burst=3, clock=clock)
+    for _ in range(3):
+        assert rate.wait_s() == 0
+        rate.take()
+    assert rate.wait_s() == 0.5
+    clock.now = 0.5
+    assert rate.wait_s() == 0
+    rate.take()
+    clock.now = 100
+    begun = 0
+    while not rate.wait_s():
+        rate.take()
+        begun += 1
+    assert begun == 3
+
+
+def test_a_steady_stream_just_under_the_rate_is_never_held_up():
+    clock = Clock()
+    rate = RateLimit(3, burst=1, clock=clock)
+    for number in range(2000):
+        clock.now = number / 2.99
+        assert rate.wait_s() == 0
+        rate.take()
+
+
+async def test_who_is_over_the_rate_waits_for_a_start_and_not_only_for_a_place():
+    clock = Clock()
+    admission = Admission(5, queue_size=5, rate=RateLimit(1000, burst=1, clock=clock))
+    entered, release = [], asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        for _ in range(3):
+            group.create_task(hold(admission, release, entered))
+        await settle()
+        assert (len(entered), admission.waiting) == (1, 2)
+        for begun in (2, 3):
+            clock.now += 0.001
+            await until(lambda begun=begun: len(entered) >= begun)
+            assert admission.waiting == 3 - begun
+        release.set()
+    assert admission.running == 0
+
+
+async def test_without_a_queue_who_is_over_the_rate_is_told_at_once():
+    admission = Admission(1, queue_size=0, rate=RateLimit(1, burst=1, clock=Clock()))
+    async with admission.permit():
+        pass
+    with pytest.raises(Overloaded) as caught:
+        async with admission.permit():
+            pass
+    assert (caught.value.code, caught.value.retry_after_s) == ("admission_queue_full", 2)
+
+
+async def test_who_comes_while_others_wait_waits_behind_them():
+    clock = Clock()
+    admission = Admission(0, queue_size=5, rate=RateLimit(1000, burst=1, clock=clock))
+    order, release = [], asyncio.Event()
+
+    async def numbered(number):
+        async with admission.permit():
+            order.append(number)
+            await release.wait()
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(3):
+            group.create_task(numbered(number))
+            await settle()
+        # Starts are free now, but the timer has not rung: the fourth must not overtake.
+        clock.now += 0.010
+        group.create_task(numbered(3))
+        await until(lambda: order and (clock.advance(0.001) or len(order) >= 2))
+        assert order[:2] == [0, 1]
+
+        def all_in():
+            clock.now += 0.001
+            return len(order) == 4
+
+        await until(all_in)
+        release.set()
+    assert order == [0, 1, 2, 3]

@@ -13,7 +13,7 @@ class Writer:
     """A choice whose client is behind while `is_behind`."""
 
     def __init__(self):
-        self.is_finished = self.is_behind = False
+        self.is_abandoned = self.is_behind = False
         self.waiting = []
         self.log = []
         self.errors = []
@@ -117,7 +117,7 @@ async def test_work_may_wait_for_something_else():
 async def test_after_the_end_of_the_choice_nothing_is_written():
     writer, backlog = Writer(), Backlog(Turns())
     backlog.add(writer, writer.work("a", 3))
-    writer.is_finished = True
+    writer.is_abandoned = True
     await writer.caught.wait()
     assert writer.log == ["a0"]
 

@@ -201,7 +201,9 @@ async def test_long_conversations_leave_the_event_loop(
     threads: list[int] = []
     render = module.template_messages
     monkeypatch.setattr(
-        module, "template_messages", lambda given: threads.append(threading.get_ident()) or render(given)
+        module,
+        "template_messages",
+        lambda given, **how: threads.append(threading.get_ident()) or render(given, **how),
     )
     text = "x" * (module.INLINE_PROMPT_CHARS if kind == "long text" else 2)
     count = module.INLINE_MESSAGES + 1 if kind == "many messages" else 1
@@ -215,3 +217,30 @@ async def test_a_model_of_no_known_family_begins_inside_only_where_its_prompt_sa
     unknown = replace(shows, formats=OutputFormats("hermes", "think_tag"))
     assert not (await prompt_of(unknown)).starts_inside
     assert not (await prompt_of(unknown, thinking={"type": "enabled"})).starts_inside
+
+
+async def test_a_family_that_always_reasons_does_though_nothing_tells(
+    tokenizer_dir: Path, chatml: ServedModel
+) -> None:
+    formats = OutputFormats("minimax_m2", "minimax_m2", reasons_first=True, always_reasons=True)
+    model = replace(model_of(tokenizer_dir, "{{ messages[-1].content }}"), formats=formats)
+    assert (await prompt_of(model))[1:] == (True, True)
+    assert (await prompt_of(replace(chatml, formats=formats), reasoningEffort="none"))[1:] == (False, False)
+    continued = [*HI, {"role": "assistant", "text": "So"}]
+    assert not (await prompt_of(model, continued, continueFinalMessage=True)).starts_inside
+
+
+async def test_tools_that_a_message_declares_reach_a_template_that_shows_them(
+    tokenizer_dir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = model_of(tokenizer_dir, "{{ messages[0].tools | default('none') | tojson }}|{{ tools }}")
+    declaring = {"role": "system", "text": "", "toolsJson": '[{"type": "function", "n": 1.50}]'}
+    request = json_format.ParseDict(
+        {"model": "m", "messages": [declaring, declaring, *HI]}, chat_pb2.ChatRequest()
+    )
+    shown = await module.chat_prompt(model, request, shows_message_tools=True)
+    assert shown.prompt.text == '[{"type": "function", "n": 1.5}]|None'
+    assert not caplog.records
+    assert (await module.chat_prompt(model, request)).prompt.text == '"none"|None'
+    (record,) = caplog.records
+    assert "tools on 2 messages are dropped" in record.getMessage()

@@ -18,7 +18,7 @@ def started(sink, tokenizer, count=1, **options):
     choices = [Choice(index, answer, tokenizer, TextOptions(**options)) for index in range(count)]
     for number, choice in enumerate(choices, 1):
         choice.sequence = number
-    answer.start(worker, choices)
+    answer.start(worker, choices, len(choices))
     return answer, choices, worker
 
 

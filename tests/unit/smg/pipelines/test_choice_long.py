@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 
 from gateway.openai.chat_sinks import JsonChatSink
 from gateway.openai.completion_sinks import JsonCompletionSink
-from smg.errors import InternalError
+from smg.errors import UNAVAILABLE, EngineError, InternalError
 from smg.pipelines import choice as choice_module
 from smg.pipelines import echo as echo_module
 from smg.pipelines import logprobs as logprobs_module
 from smg.pipelines.answer import Answer
 from smg.pipelines.choice import Choice, TextOptions
 from smg.pipelines.echo import SharedEcho, prompt_echo
+from smg.prompt.packed import unpack_ids
 from smg_proto.engine.v1 import work_pb2
 from tests.unit.smg.pipelines.remembering import RememberingWorker
 
@@ -81,7 +82,7 @@ class Asked:
         self.choices = [
             Choice(index, self.answer, builder.tokenizer, options, prompt=echo) for index in range(count)
         ]
-        self.answer.start(self.worker, self.choices)
+        self.answer.start(self.worker, self.choices, len(self.choices))
 
     async def body(self):
         await self.answer.done
@@ -205,6 +206,60 @@ async def test_a_stop_string_in_a_long_last_step_ends_the_choice_as_its_engine_d
     assert asked.worker.aborted == []
 
 
+def moved(asked, choices):
+    """What an engine call does when a worker is lost: the requests with which another one goes on."""
+    asked.choices[0].on_failed(EngineError("lost", engine_code=UNAVAILABLE, can_retry=True))
+    assert asked.answer.done.exception() is not None
+    requests = [work_pb2.Generate() for _ in choices]
+    for choice, request in zip(choices, requests, strict=True):
+        choice.resume(request)
+    asked.answer.start(asked.worker, choices, sum(not choice.has_ended for choice in asked.choices))
+    return requests
+
+
+async def test_what_is_not_written_yet_when_a_worker_is_lost_is_written_all_the_same(builder):
+    prompt, bodies = ids_of(8000), []
+    for is_lost in (False, True):
+        asked = Asked(builder, prompt)
+        [choice] = asked.choices
+        choice.on_started(prompt_started(prompt, top_k=5))
+        choice.on_step((400,), rows_of((400,)), None)
+        if is_lost:
+            [request] = moved(asked, [choice])
+            assert unpack_ids(request.output_ids) == [400]
+        choice.on_step((401,), rows_of((401,)), end())
+        bodies.append((await asked.body())["choices"])
+    assert bodies[0] == bodies[1]
+
+
+async def test_a_choice_that_is_complete_and_not_written_yet_does_not_run_again(builder):
+    """Its engine has told its end; that another one is lost does not concern it."""
+    asked = Asked(builder, count=2)
+    running, complete = asked.choices
+    ids = ids_of(9000)
+    complete.on_step(ids, rows_of(ids), end())
+    assert complete.is_complete
+    assert not complete.has_ended
+    moved(asked, [running])
+    running.on_step((401,), rows_of((401,)), end())
+    choices = (await asked.body())["choices"]
+    assert len(choices[1]["logprobs"]["tokens"]) == 9000
+    assert len(choices[0]["logprobs"]["tokens"]) == 1
+
+
+async def test_an_answer_whose_last_end_is_written_between_two_workers_is_complete(builder):
+    asked = Asked(builder, options=OPTIONS._replace(stop=("STOP",)))
+    [choice] = asked.choices
+    ids = unpack_ids(builder.tokenizer.encode("word " * 3000 + "STOP and more"))
+    choice.on_step(ids, rows_of(ids), None)
+    choice.on_failed(EngineError("lost", engine_code=UNAVAILABLE, can_retry=True))
+    assert asked.answer.done.exception() is not None
+    while not choice.has_ended:  # noqa: ASYNC110 - a state that has no event
+        await asyncio.sleep(0)
+    asked.answer.start(asked.worker, [], 0)
+    assert (await asked.body())["choices"][0]["finish_reason"] == "stop"
+
+
 async def test_a_client_that_leaves_ends_the_writing(builder):
     prompt = ids_of(8000)
     asked = Asked(builder, prompt)
@@ -213,6 +268,7 @@ async def test_a_client_that_leaves_ends_the_writing(builder):
     choice.on_started(prompt_started(prompt, top_k=5))
     choice.on_step((400,), rows_of((400,)), None)
     asked.answer.abort()
+    choice.is_abandoned = True
     turns = asked.answer.turns.turns
     for _ in range(20):
         await asyncio.sleep(0)

@@ -32,7 +32,7 @@ def started(builder, echo, options=OPTIONS):
     answer = Answer("a", 1, "m", sink)
     choice = Choice(0, answer, builder.tokenizer, options, prompt=SharedEcho(builder.tokenizer, echo))
     choice.sequence = 1
-    answer.start(worker, [choice])
+    answer.start(worker, [choice], 1)
     return sink, answer, choice, worker
 
 

@@ -72,8 +72,15 @@ async def workers(*kinds, ready=(), lost=()):
 def run(registry, kind, *, attempts=1):
     retries = RetryOptions(max_attempts=attempts, initial_backoff_s=0.0, max_backoff_s=0.0)
     call = EngineCall(registry, make_policy("round_robin"), retries, 60, lambda route: None)
-    choice = SimpleNamespace(sequence=0, is_finished=False)
-    work = Work("chat", "m", b"", lambda: [Group([work_pb2.Generate()], [choice])], kind)
+    choice = SimpleNamespace(sequence=0, is_finished=False, has_ended=False, is_abandoned=False)
+    work = Work(
+        "chat",
+        "m",
+        asyncio.get_running_loop().time(),
+        b"",
+        lambda: [Group([work_pb2.Generate()], [choice])],
+        kind,
+    )
     return call.run(work, Answer("id", 0, "m", RememberingSink()), RequestContext("r"))
 
 

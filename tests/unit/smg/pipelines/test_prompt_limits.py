@@ -3,9 +3,10 @@
 import pytest
 
 from smg.errors import ContextTooLong, InvalidRequest
-from smg.pipelines.prompt_limits import check_context, most_tokens, never_empty
+from smg.pipelines.prompt_limits import check_context, check_output, most_tokens, never_empty
 from smg.prompt.builder import TokenPrompt
 from smg.prompt.packed import pack_ids
+from smg_proto.chat.v1 import options_pb2
 from smg_proto.engine.v1 import card_pb2
 
 EMPTY = TokenPrompt(b"", 0, "")
@@ -40,3 +41,18 @@ def test_other_prompts_stay_as_they_are():
 def test_counting_ends_where_a_prompt_is_far_too_long():
     assert most_tokens(card_pb2.ModelCard(context_length=5)) == 20
     assert most_tokens(card_pb2.ModelCard()) is None
+
+
+def test_an_output_limit_may_be_as_long_as_the_context():
+    card = card_pb2.ModelCard(context_length=5)
+    check_output(card, options_pb2.SamplingOptions(max_tokens=5))
+    check_output(card, options_pb2.SamplingOptions(max_completion_tokens=5, max_tokens=6))
+    check_output(card, options_pb2.SamplingOptions())
+    check_output(card_pb2.ModelCard(), options_pb2.SamplingOptions(max_tokens=10**9))
+
+
+def test_a_longer_output_limit_is_refused_with_both_numbers():
+    with pytest.raises(ContextTooLong, match=r"is 5 tokens. However, max_completion_tokens is 6"):
+        check_output(
+            card_pb2.ModelCard(context_length=5), options_pb2.SamplingOptions(max_completion_tokens=6)
+        )

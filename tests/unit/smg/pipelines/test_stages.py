@@ -38,7 +38,7 @@ def run(tokenizer, ids, sizes, options, *, accepts_fragments=True, reason=work_p
     sink = RememberingSink(accepts_fragments=accepts_fragments)
     answer = Answer("a", 1, "m", sink)
     choice = Choice(0, answer, tokenizer, options)
-    answer.start(RememberingWorker(), [choice])
+    answer.start(RememberingWorker(), [choice], 1)
     for step in portions(ids, sizes):
         entries = [work_pb2.TokenLogprobs(logprob=-1.0)] * len(step) if options.logprobs else ()
         if not choice.is_finished:

@@ -19,7 +19,9 @@ class Fleet:
 
     def pictures(self) -> tuple[WorkerSnapshot, ...]:
         return tuple(
-            WorkerSnapshot(f"w{index}", f"grpc://h:{index + 1}", busy, busy, 0, busy / self._slots)
+            WorkerSnapshot(
+                f"w{index}", f"grpc://h:{index + 1}", busy, busy, 0, busy / self._slots, slots=self._slots
+            )
             for index, busy in enumerate(self._inflight)
         )
 

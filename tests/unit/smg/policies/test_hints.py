@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smg.policies.hints import NO_WORKER, parse_routing_key, parse_routing_tokens, parse_target_worker
+from smg.policies.hints import (
+    NO_WORKER,
+    asks_for_reason,
+    first_routing_key,
+    lineage_key,
+    parse_routing_key,
+    parse_routing_tokens,
+    parse_target_worker,
+)
 
 
 def packed(*ids: int) -> bytes:
@@ -113,3 +121,34 @@ def test_routing_keys_are_utf_8_of_at_most_128_bytes(value, key):
 )
 def test_a_target_is_an_index_or_names_no_worker(value, index):
     assert parse_target_worker(value) == index
+
+
+@pytest.mark.parametrize(
+    ("rid", "key"),
+    [
+        ("conv", "conv"),
+        ("conv_t1", "conv"),
+        ("conv_t2_r1", "conv"),
+        ("conv_r12_t3", "conv"),
+        ("conv_t", "conv_t"),
+        ("conv_t1_x", "conv_t1_x"),
+        ("", ""),
+        ("_t1", ""),
+        ("k" * 200, ""),
+        ("k" * 126 + "_t1", "k" * 126),
+    ],
+)
+def test_turns_and_retries_of_a_conversation_have_one_key(rid, key):
+    assert lineage_key(rid) == key
+
+
+def test_the_first_header_with_a_key_that_counts_wins():
+    assert first_routing_key([None, b"", b"k" * 129, b"\xff", b"one", b"two"]) == "one"
+    assert first_routing_key([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "asks"), [(None, False), (b"1", True), ("True", True), (b"0", False), ("", False)]
+)
+def test_only_a_clear_yes_asks_for_the_reason(value, asks):
+    assert asks_for_reason(value) is asks

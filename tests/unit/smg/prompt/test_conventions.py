@@ -143,3 +143,29 @@ def test_a_template_that_never_ends_takes_what_most_do() -> None:
         "{% set l = range(999) | list %}{% for a in l %}{% for b in l %}{% for c in l %}{% endfor %}{% endfor %}{% endfor %}"
     )
     assert conventions_of(endless, {}, max_seconds=0.01) == Conventions()
+
+
+WANTS_SHORT = (
+    "{% for m in messages %}{% for c in m.tool_calls or [] %}{% if c.id | length != 9 %}"
+    "{{ raise_exception('nine') }}{% endif %}{{ c.function.name }}{{ c.function.arguments | tojson }}{% endfor %}"
+    "{{ m.content or '' }}{% endfor %}"
+)
+
+
+def test_ids_of_calls_become_short_where_no_others_are_taken() -> None:
+    assert found(WANTS_SHORT).short_ids
+    assert not any(found(source).short_ids for name, source in FAMILIES.items() if source != MISTRAL)
+    long = "call_0123456789abcdef"
+    call: dict[str, Any] = {**CALL, "id": long}
+    chat: list[dict[str, Any]] = [
+        {"role": "assistant", "content": None, "tool_calls": [call, {**call, "id": "abcDEF123"}]},
+        {"role": "tool", "content": "r", "tool_call_id": long},
+    ]
+    given = Conventions(short_ids=True).adapted(chat)
+    short = given[0]["tool_calls"][0]["id"]
+    assert len(short) == 9
+    assert short.isalnum()
+    assert given[1]["tool_call_id"] == short
+    assert given[0]["tool_calls"][1]["id"] == "abcDEF123"
+    assert call["id"] == long
+    assert Conventions().adapted(chat)[1]["tool_call_id"] == long

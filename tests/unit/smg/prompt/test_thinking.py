@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from smg.parsers.reasoning import REASONING_PARSERS
 from smg.prompt.template import ChatTemplate
 from smg.prompt.thinking import (
+    TAGS,
     ThinkingSupport,
     continued_reasoning,
     decide,
@@ -31,9 +33,9 @@ NEITHER = ThinkingSupport(is_known=True)
 PRINTS_ALL = "{{ enable_thinking }}/{{ thinking }}|{{ messages[0].content }}<a>{% if enable_thinking is false %}<think></think>{% endif %}"
 
 
-def support_of(source: str, *, in_vocabulary: bool = False) -> ThinkingSupport:
+def support_of(source: str, *vocabulary: str) -> ThinkingSupport:
     return thinking_support(
-        ChatTemplate(source), {"bos_token": "<s>"}, is_in_vocabulary=in_vocabulary, max_seconds=5
+        ChatTemplate(source), {"bos_token": "<s>"}, vocabulary=frozenset(vocabulary), max_seconds=5
     )
 
 
@@ -45,7 +47,7 @@ def support_of(source: str, *, in_vocabulary: bool = False) -> ThinkingSupport:
         (DEEPSEEK_TOGGLE, ("thinking",), set(), False),  # ends in </think> unless it is on
         (DEEPSEEK, (), set(), True),  # opens the block itself, always
         (EFFORTS, (), {"none", "low", "high"}, True),  # takes "high" when nothing is said
-        (PRINTS_ALL, ("enable_thinking", "thinking"), set(), True),  # shows the toggles: only its end tells
+        (PRINTS_ALL, ("enable_thinking",), set(), True),  # shows both toggles: the end tells which one works
         (CHATML, (), set(), False),
         ("{{ raise_exception('no') }}{{ enable_thinking }}<think>", ("enable_thinking",), set(), False),
     ],
@@ -63,8 +65,10 @@ def test_without_reasoning_tags_anywhere_an_answer_never_begins_in_reasoning() -
         "{% if enable_thinking is not defined or enable_thinking %}Think.{% endif %}{{ messages[0].content }}"
     )
     assert support_of(on_by_default) == ThinkingSupport(toggles=("enable_thinking",))
-    assert support_of(on_by_default, in_vocabulary=True).starts_inside
-    assert support_of(GRANITE, in_vocabulary=True) == ThinkingSupport(is_known=True, toggles=("thinking",))
+    assert support_of(on_by_default, "<think>").starts_inside
+    assert support_of(GRANITE, "<think>") == ThinkingSupport(
+        is_known=True, toggles=("thinking",), tags=(("<think>", "</think>"),)
+    )
 
 
 def test_a_toggle_that_changes_nothing_is_not_the_one_to_set() -> None:
@@ -179,3 +183,18 @@ def test_the_end_of_a_prompt_tells(rendered: str, expected: bool | None) -> None
 )
 def test_a_continued_message_tells_by_its_own_text(text: str, expected: bool | None) -> None:
     assert continued_reasoning(f"<think></think>{text}|", text) is expected
+
+
+def test_the_tags_are_those_that_answers_are_read_by() -> None:
+    read = {(form.opening.strip(), form.closing.strip()) for form in REASONING_PARSERS.values()}
+    assert set(TAGS) == read
+
+
+@pytest.mark.parametrize(("opening", "closing"), TAGS)
+def test_every_family_s_tags_tell(opening: str, closing: str) -> None:
+    opens = support_of("{{ messages[0].content }}<a>" + opening)
+    assert (opens.is_known, opens.starts_inside, opens.tags) == (True, True, ((opening, closing),))
+    assert not support_of("{{ messages[0].content }}<a>" + opening + closing).starts_inside
+    assert open_reasoning(f"<a>{opening}\n", opens.tags) is True
+    assert continued_reasoning("", f"{opening}a{closing}b{opening}", opens.tags) is True
+    assert continued_reasoning("", f"{opening}a{closing}b", opens.tags) is False

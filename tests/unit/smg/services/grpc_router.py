@@ -124,10 +124,14 @@ class Counts:
 
     def __init__(self):
         self.calls = Counter()
+        self.errors = Counter()
         self.slow_readers = 0
 
     def grpc_response(self, route, code):
         self.calls[route, code] += 1
+
+    def error_answered(self, route, code):
+        self.errors[route, code] += 1
 
     def slow_reader_aborted(self):
         self.slow_readers += 1
@@ -166,6 +170,7 @@ async def router(*, script=say_hello, workers=1, api_key="", tenants=(), aliases
     parts = GrpcParts(
         chat=chat,
         completion=completion,
+        decide=None,
         catalog=ModelCatalog(registry, None, aliases or {}, None, FormatSettings()),
         registry=registry,
         callers=caller_directory(

@@ -127,10 +127,11 @@ async def test_the_request_id_is_the_clients_own_where_it_is_usable(sent, kept):
 
 async def test_trace_and_routing_key_travel_with_the_call():
     async with router() as gateway:
-        metadata = (("traceparent", "00-ab-cd-01"), ("x-smg-routing-key", "user-7"))
+        trace = f"00-{'a' * 32}-{'b' * 16}-01"
+        metadata = (("traceparent", trace), ("tracestate", "v=1"), ("x-smg-routing-key", "user-7"))
         await gateway.chats.CreateChatCompletion(CREATE, metadata=metadata)
         [context] = gateway.chat.contexts
-        assert (context.traceparent, context.routing_key) == ("00-ab-cd-01", "user-7")
+        assert (context.traceparent, context.tracestate, context.routing_key) == (trace, "v=1", "user-7")
 
 
 async def test_a_refusal_carries_the_request_id_too():

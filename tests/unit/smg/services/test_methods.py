@@ -6,6 +6,7 @@ from smg.services.methods import (
     ADMIN_SERVICE,
     CHAT_SERVICE,
     CONVERSATIONS_SERVICE,
+    DECISION_SERVICE,
     METHODS,
     MODEL_SERVICE,
     RESPONSES_SERVICE,
@@ -13,11 +14,13 @@ from smg.services.methods import (
 )
 from smg_proto.admin.v1 import admin_pb2
 from smg_proto.chat.v1 import chat_pb2
+from smg_proto.decision.v1 import decision_pb2
 from smg_proto.model.v1 import model_pb2
 from smg_proto.responses.v1 import conversations_pb2, responses_pb2
 
 FILES = {
     CHAT_SERVICE: chat_pb2,
+    DECISION_SERVICE: decision_pb2,
     MODEL_SERVICE: model_pb2,
     ADMIN_SERVICE: admin_pb2,
     CONVERSATIONS_SERVICE: conversations_pb2,
@@ -37,7 +40,8 @@ def test_the_table_has_the_methods_of_the_protocol_and_no_others():
 
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_a_method_is_open_only_where_http_is(name):
-    expected = "admin" if ADMIN_SERVICE in name else "open" if MODEL_SERVICE in name else "serving"
+    is_open = MODEL_SERVICE in name or name.endswith("/ListDecisionModels")
+    expected = "admin" if ADMIN_SERVICE in name else "open" if is_open else "serving"
     assert METHODS[name].access == expected
 
 

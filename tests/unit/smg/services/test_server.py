@@ -29,6 +29,7 @@ async def test_reflection_lists_every_service():
         names = {service.name for service in answer.list_services_response.service}
         assert names == {
             "smg.chat.v1.ChatService",
+            "smg.decision.v1.DecisionService",
             "smg.model.v1.ModelService",
             "smg.admin.v1.AdminService",
             "smg.responses.v1.ConversationsService",

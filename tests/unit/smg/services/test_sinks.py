@@ -5,6 +5,7 @@ import pytest
 from smg.errors import EngineError, InternalError
 from smg.parsers.events import Content
 from smg.pipelines.sinks import AnswerHead, ChoiceFinish, UsageCounter
+from smg.profiles import BASELINE
 from smg.services.sinks import ProtoChatSink, ProtoCompletionSink, usage_message
 from smg.services.stream_sinks import ProtoChatStreamSink, ProtoCompletionStreamSink, StreamForm
 from smg.services.streams import PieceBuffer
@@ -208,7 +209,7 @@ async def test_running_usage_is_in_every_chunk_and_never_goes_back():
 )
 def test_what_a_stream_carries_follows_its_options(include, continuous, form):
     options = options_pb2.StreamOptions(include_usage=include, continuous_usage_stats=continuous)
-    assert StreamForm.of(options) == form
+    assert StreamForm.of(BASELINE.stream_usage(options)) == form
 
 
 async def test_a_failed_stream_ends_with_its_error_after_the_text_and_without_usage():
@@ -219,3 +220,19 @@ async def test_a_failed_stream_ends_with_its_error_after_the_text_and_without_us
     assert (await sink.next_message()).chunk.choices[0].delta.content == "half"
     with pytest.raises(EngineError, match="lost"):
         await sink.next_message()
+
+
+async def test_usage_rides_on_the_last_finish_where_the_model_has_it_so():
+    sink = ProtoChatStreamSink(PieceBuffer(1 << 20), StreamForm(finish_usage=True))
+    sink.open(head(UsageCounter(prompt_tokens=3, completion_tokens=2)))
+    sink.finish(0, ChoiceFinish("stop"))
+    first = (await sink.next_message()).chunk
+    assert first.choices[0].finish_reason == "stop"
+    assert not first.HasField("usage")
+    sink.pieces(1, said("b"), ())
+    sink.finish(1, ChoiceFinish("stop"))
+    sink.close()
+    chunks = await messages(sink)
+    assert [chunk.HasField("usage") for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
+    assert chunks[-1].choices[0].finish_reason == "stop"
+    assert chunks[-1].usage.completion_tokens == 2

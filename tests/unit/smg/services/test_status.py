@@ -16,6 +16,10 @@ TREE = [
     (errors.InvalidRequest, "INVALID_ARGUMENT", 400, "invalid_request_error"),
     (errors.MalformedRequest, "INVALID_ARGUMENT", 400, "invalid_request_error"),
     (errors.ContextTooLong, "INVALID_ARGUMENT", 400, "Bad Request"),
+    (errors.DecisionsRefused, "INVALID_ARGUMENT", 400, "Bad Request"),
+    (errors.DecisionsTooLarge, "INVALID_ARGUMENT", 413, "Request Entity Too Large"),
+    (errors.UnsupportedMediaType, "INVALID_ARGUMENT", 415, "Unsupported Media Type"),
+    (errors.UnsupportedSurface, "INVALID_ARGUMENT", 422, "Unprocessable Entity"),
     (errors.InvalidInclude, "INVALID_ARGUMENT", 400, "Bad Request"),
     (errors.ItemTaken, "INVALID_ARGUMENT", 400, "Bad Request"),
     (errors.Unauthenticated, "UNAUTHENTICATED", 401, "Unauthorized"),
@@ -25,10 +29,12 @@ TREE = [
     (errors.NotFound, "NOT_FOUND", 404, "Not Found"),
     (errors.ModelNotFound, "NOT_FOUND", 404, "Not Found"),
     (errors.MethodNotAllowed, "UNIMPLEMENTED", 405, "Method Not Allowed"),
+    (errors.RequestTimeout, "DEADLINE_EXCEEDED", 408, "Request Timeout"),
     (errors.AlreadyExists, "ALREADY_EXISTS", 409, "Conflict"),
     (errors.BodyTooLarge, "INVALID_ARGUMENT", 413, "Request Entity Too Large"),
     (errors.DependencyFailed, "FAILED_PRECONDITION", 424, "Failed Dependency"),
     (errors.Overloaded, "RESOURCE_EXHAUSTED", 429, "Too Many Requests"),
+    (errors.HeadTooLarge, "INVALID_ARGUMENT", 431, "Request Header Fields Too Large"),
     (errors.ClientGone, "CANCELLED", 499, "Client Closed Request"),
     (errors.InternalError, "INTERNAL", 500, "Internal Server Error"),
     (errors.StorageFailed, "INTERNAL", 500, "Internal Server Error"),
@@ -59,8 +65,32 @@ def all_classes(cls=SmgError):
 
 
 def test_the_table_has_every_class_of_the_tree():
-    listed = {row[0] for row in TREE} | {SmgError, EngineError}
+    listed = {row[0] for row in TREE} | {SmgError, EngineError, errors.QuestionFailed, errors.UnusableScores}
     assert {each for each in all_classes() if each.__module__ == "smg.errors"} == listed
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "http_status"),
+    [
+        ("invalid_question", "INVALID_ARGUMENT", 422),
+        ("max_length_exceeded", "INVALID_ARGUMENT", 400),
+        ("invalid_model_output", "INTERNAL", 500),
+        ("unavailable", "UNAVAILABLE", 503),
+        ("deadline_exceeded", "DEADLINE_EXCEEDED", 504),
+    ],
+)
+def test_what_failed_a_question_decides_its_status(kind, code, http_status):
+    status, detail = detail_of(errors.QuestionFailed("why", question_error=kind, question="q"))
+    assert (status.code, detail.http_status) == (grpc.StatusCode[code], http_status)
+
+
+def test_unusable_scores_are_a_bad_gateways():
+    status, detail = detail_of(errors.UnusableScores("why"))
+    assert (status.code, detail.http_status, detail.code) == (
+        grpc.StatusCode.INTERNAL,
+        502,
+        "invalid_decisions_response",
+    )
 
 
 @pytest.mark.parametrize(

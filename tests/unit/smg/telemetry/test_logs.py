@@ -113,3 +113,13 @@ def test_a_reader_that_is_gone_does_not_end_the_writer():
     with configure_logging(stream=Gone()):
         logging.getLogger("smg").warning("one")
         logging.getLogger("smg").warning("two")
+
+
+@pytest.mark.parametrize("level", ["debug", "info", "warn", "error"])
+def test_the_access_log_is_written_at_every_level(level):
+    stream = io.StringIO()
+    with configure_logging(level=level, stream=stream):
+        logging.getLogger("smg.access").info("request")
+        logging.getLogger("smg.test").info("chatter")
+    assert "smg.access: request" in stream.getvalue()
+    assert ("chatter" in stream.getvalue()) == (level in ("debug", "info"))

@@ -12,23 +12,6 @@ from smg.telemetry.metrics import RequestResult, RouterMetrics
 from smg.telemetry.series import Distribution
 
 
-class Load:
-    running = 3
-    waiting = 2
-    kv_used_tokens = 100
-    kv_capacity_tokens = 200
-    tokens_per_second = 12.5
-
-
-class Worker:
-    url = "grpc://a:1"
-    is_ready = True
-    inflight_requests = 4
-    load = Load()
-    cb_state = 2
-    steps_per_second = 12.5
-
-
 def new_metrics() -> tuple[CollectorRegistry, RouterMetrics]:
     registry = CollectorRegistry()
     metrics = RouterMetrics(registry, routes=["chat"])
@@ -40,7 +23,17 @@ def test_a_request_counts_in_every_family():
     registry, metrics = new_metrics()
     series = metrics.request_started("chat", "m")
     assert registry.get_sample_value("smg_requests_inflight", {"route": "chat", "model": "m"}) == 1
-    result = RequestResult("ok", 3.0, 1.0, prompt_tokens=7, completion_tokens=5, cached_tokens=2)
+    result = RequestResult(
+        "ok",
+        3.0,
+        1.0,
+        prompt_tokens=7,
+        completion_tokens=5,
+        cached_tokens=2,
+        queue_s=0.5,
+        tokenize_s=0.25,
+        failovers=1,
+    )
     metrics.request_finished(series, result)
     labels = {"route": "chat", "model": "m"}
     expected = {
@@ -52,6 +45,9 @@ def test_a_request_counts_in_every_family():
         "smg_time_to_first_token_seconds_sum": 1.0,
         "smg_inter_token_seconds_sum": 0.5,
         "smg_inter_token_seconds_count": 1,
+        "smg_queue_wait_seconds_sum": 0.5,
+        "smg_tokenize_seconds_sum": 0.25,
+        "smg_failovers_total": 1,
     }
     assert {name: registry.get_sample_value(name, labels) for name in expected} == expected
     assert registry.get_sample_value("smg_requests_total", {**labels, "outcome": "ok"}) == 1
@@ -81,10 +77,16 @@ def test_names_that_clients_invent_share_one_series():
         metrics.request_finished(series, RequestResult("refused", 0.0))
         metrics.http_response(f"/path/{number}", 404)
         metrics.http_response("chat", 1000 + number)
+        metrics.error_answered(f"/path/{number}", f"code-{number}")
+    for status in range(100, 600):
+        metrics.http_response("chat", status)
     lines = [line for line in exposition(registry).decode().splitlines() if not line.startswith("#")]
     assert registry.get_sample_value("smg_http_responses_total", {"route": "other", "status": "404"}) == 1000
     assert registry.get_sample_value("smg_http_responses_total", {"route": "chat", "status": "other"}) == 1000
-    assert len(lines) < 100
+    assert registry.get_sample_value("smg_http_responses_total", {"route": "chat", "status": "5xx"}) == 95
+    assert registry.get_sample_value("smg_http_responses_total", {"route": "chat", "status": "503"}) == 1
+    assert registry.get_sample_value("smg_errors_total", {"route": "other", "code": "other"}) == 1000
+    assert len(lines) < 170
 
 
 def test_a_model_that_goes_away_while_its_request_runs_leaves_no_request_in_flight():
@@ -95,19 +97,47 @@ def test_a_model_that_goes_away_while_its_request_runs_leaves_no_request_in_flig
     assert registry.get_sample_value("smg_requests_inflight", {"route": "chat", "model": "m"}) == 0
 
 
-def test_workers_are_read_when_the_metrics_are_read():
+def test_picks_are_counted_for_registered_workers_and_go_with_them():
     registry, metrics = new_metrics()
-    workers = [Worker()]
-    metrics.watch_workers(lambda: workers)
-    labels = {"worker": "grpc://a:1"}
-    assert registry.get_sample_value("smg_worker_ready", labels) == 1
-    assert registry.get_sample_value("smg_worker_inflight_requests", labels) == 4
-    assert registry.get_sample_value("smg_worker_running_sequences", labels) == 3
-    assert registry.get_sample_value("smg_worker_kv_capacity_tokens", labels) == 200
-    assert registry.get_sample_value("smg_worker_steps_per_second", labels) == 12.5
-    assert registry.get_sample_value("smg_worker_cb_state", labels) == 2
-    workers.clear()
-    assert registry.get_sample_value("smg_worker_ready", labels) is None
+    metrics.set_workers(["grpc://a:1", "grpc://b:1"])
+    result = RequestResult("ok", 1.0, workers=["grpc://a:1", "grpc://b:1", "grpc://a:1", "grpc://gone:1"])
+    metrics.request_finished(metrics.request_started("chat", "m"), result)
+
+    def picks(url):
+        return registry.get_sample_value("smg_worker_picks_total", {"worker": url})
+
+    assert [picks(f"grpc://{name}:1") for name in ("a", "b", "gone")] == [2, 1, None]
+    metrics.set_workers(["grpc://b:1"])
+    assert [picks(f"grpc://{name}:1") for name in ("a", "b")] == [None, 1]
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [("admission_queue_full", "queue_full"), ("admission_queue_timeout", "queue_timeout")],
+)
+def test_what_is_not_let_in_is_counted_by_reason(code, reason):
+    registry, metrics = new_metrics()
+    assert registry.get_sample_value("smg_admission_rejections_total", {"reason": reason}) == 0
+    metrics.error_answered("chat", code)
+    assert registry.get_sample_value("smg_admission_rejections_total", {"reason": reason}) == 1
+    assert registry.get_sample_value("smg_errors_total", {"route": "chat", "code": code}) == 1
+
+
+def test_the_buckets_of_durations_can_be_chosen():
+    registry = CollectorRegistry()
+    metrics = RouterMetrics(registry, routes=["chat"], duration_bounds_s=(1.0, 60.0))
+    metrics.request_finished(metrics.request_started("chat", "m"), RequestResult("ok", 30.0, 0.5))
+    labels = {"route": "chat", "model": "other"}
+    for le, count in (("1.0", 0), ("60.0", 1), ("+Inf", 1)):
+        name = "smg_request_duration_seconds_bucket"
+        assert registry.get_sample_value(name, {**labels, "le": le}) == count
+
+
+def test_a_request_of_twenty_minutes_falls_into_a_bucket():
+    registry, metrics = new_metrics()
+    metrics.request_finished(metrics.request_started("chat", "m"), RequestResult("ok", 1200.0, 0.5))
+    labels = {"route": "chat", "model": "m", "le": "1800.0"}
+    assert registry.get_sample_value("smg_request_duration_seconds_bucket", labels) == 1
 
 
 def test_events_are_counted():

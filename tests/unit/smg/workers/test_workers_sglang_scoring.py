@@ -8,7 +8,7 @@ from array import array
 import pytest
 from smg_grpc_proto.generated import sglang_scheduler_pb2 as pb
 
-from smg.errors import EngineError
+from smg.errors import EngineError, UnusableScores
 from smg.workers.sglang.scoring import embed, score
 from smg_proto.engine.v1 import work_pb2
 
@@ -78,6 +78,19 @@ async def test_rows_come_in_the_order_of_the_suffixes():
     assert (scored.sequence, scored.prompt_tokens, scored.cached_tokens) == (3, 7, 1)
     assert sorted(client.asked) == [[1, 2, 10 + number] for number in range(5)]
     assert len(client.names) == 5
+
+
+async def test_each_row_tells_what_the_server_had_cached():
+    scored = await score(Client(), request(3), "r", 1)
+    assert [row.cached_tokens for row in scored.suffixes] == [1, 2, 3]
+
+
+async def test_scores_that_are_unusable_are_a_bad_gateways():
+    client = Client()
+    client.answer = pb.GenerateComplete(finish_reason="abort")
+    with pytest.raises(UnusableScores) as caught:
+        await score(client, request(1), "r", 1)
+    assert (caught.value.status, caught.value.code) == (502, "invalid_decisions_response")
 
 
 async def test_the_first_question_is_answered_before_the_others_are_asked():

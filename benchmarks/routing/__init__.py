@@ -1,0 +1,1 @@
+"""Simulates a fleet of engines under the router's own policies."""

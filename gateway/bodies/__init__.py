@@ -1,0 +1,1 @@
+"""Bodies of requests before anybody reads them: compressed ones, and those in several parts."""

@@ -1,0 +1,1 @@
+"""Typed questions over HTTP: the OpenAI form and the state form of /v1/decisions, and System One."""

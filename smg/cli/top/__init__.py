@@ -1,0 +1,1 @@
+"""`smg top`: the workers of a running gateway, live in the terminal or once through a pipe."""

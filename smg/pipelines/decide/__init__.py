@@ -1,0 +1,1 @@
+"""Questions about evidence, from request to answers with probabilities."""
