@@ -204,11 +204,14 @@ class ResponseRun:
 
     async def _prepare(self) -> _Prepared:
         call = self._call
-        await self._parts.catalog.resolve(call.message.model)
+        model = await self._parts.catalog.resolve(call.message.model)
         before = await self._parts.history.before(self._context.caller.tenant, call)
         # An item takes some microseconds, like a kilobyte of the request.
         size = call.message.ByteSize() + 1000 * len(before)
-        return await off_loop(partial(self._prepared, before), size=size)
+        prepared = await off_loop(partial(self._prepared, before), size=size)
+        if model.formats.is_harmony:
+            prepared.messages.check_answers()
+        return prepared
 
     async def _answer(self, prepared: _Prepared) -> Json:
         """Turns and calls. Returns how the response ended."""

@@ -70,6 +70,22 @@ class ChatMessages:
         for item in items:
             self._add(item)
 
+    def check_answers(self) -> None:
+        """See that every answer belongs to a call before it; gpt-oss models are told the function, not the id.
+
+        Raises:
+            InvalidRequest: one answers nothing.
+        """
+        calls: set[str] = set()
+        for message in self.messages:
+            calls.update(call.id for call in message.tool_calls)
+            if message.role == "tool" and message.tool_call_id not in calls:
+                raise InvalidRequest(
+                    f"No function call found for call_id: {message.tool_call_id[:80]}",
+                    code="harmony_build_failed",
+                    param="input",
+                )
+
     def said(self, reasoning: str, text: str) -> None:
         """What the model has said before the calls of a turn."""
         if reasoning:

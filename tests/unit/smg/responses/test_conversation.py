@@ -74,6 +74,16 @@ def test_calls_that_were_cut_off_and_records_of_servers_are_left_out():
     ]
 
 
+def test_an_answer_to_no_call_is_found():
+    chat = ChatMessages()
+    chat.add([call(), output("1")])
+    chat.check_answers()
+    chat.add([output("2", "call_2")])
+    with pytest.raises(InvalidRequest, match="No function call found for call_id: call_2") as caught:
+        chat.check_answers()
+    assert caught.value.code == "harmony_build_failed"
+
+
 def test_developers_are_named_in_words():
     (message,) = messages(said("developer", "dev"))
     assert (message.role, message.text) == ("system", "Developer instructions:\ndev")
