@@ -62,17 +62,17 @@ def decision_schemas() -> Json:
                 "images": {"type": "array", "items": {"type": "string"}},
                 "videos": {"type": "array", "items": {"type": "string"}},
                 "assets": {"type": "object"},
-                "options": schema_ref("DecisionOptions"),
+                "options": {"anyOf": [schema_ref("DecisionOptions"), {"type": "null"}]},
             },
         },
         "DecisionOptions": {
             "type": "object",
             "properties": {
-                "deadline_ms": {"type": "integer", "minimum": 1},
-                "max_tokens": {"type": "integer", "minimum": 1},
-                "return_meta": {"type": "boolean"},
-                "long_context": {"type": "boolean"},
-                "overflow": {"enum": ["reject"]},
+                "deadline_ms": {"type": ["integer", "null"], "minimum": 1},
+                "max_tokens": {"type": ["integer", "null"], "minimum": 1},
+                "return_meta": {"type": ["boolean", "null"]},
+                "long_context": {"type": ["boolean", "null"]},
+                "overflow": {"enum": ["reject", None]},
             },
         },
         "StateQuestion": {
@@ -108,10 +108,14 @@ def decision_schemas() -> Json:
         "SystemOneBatch": {
             "type": "object",
             "properties": {
-                "requests": {"type": "object", "additionalProperties": schema_ref("StateRequest")},
+                "requests": {
+                    "type": "object",
+                    "description": "Each a `StateRequest`. One that is not fails alone, with its status.",
+                    "additionalProperties": {"type": "object"},
+                },
                 "states": {"type": "object"},
                 "model": {"type": "string"},
-                "options": schema_ref("DecisionOptions"),
+                "options": {"anyOf": [schema_ref("DecisionOptions"), {"type": "null"}]},
             },
         },
         "SystemOneBatchAnswer": {
