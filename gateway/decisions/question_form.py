@@ -118,7 +118,7 @@ def _read_map(question: q.Question, name: str, criteria: Any) -> None:
         raise QuestionMalformed(
             f"criteria is {shown(criteria)}; for a {name} question it must be an object of descriptions"
         )
-    _check_count(criteria, "criteria")
+    _check_count(cast("Sized", criteria), "criteria")
     for key, description in cast("dict[str, Any]", criteria).items():
         _put(question, key, description, f"criteria.{key[:60]}")
 
@@ -126,7 +126,7 @@ def _read_map(question: q.Question, name: str, criteria: Any) -> None:
 def _read_levels(question: q.Question, where: str, levels: Any) -> None:
     if not isinstance(levels, list):
         raise QuestionMalformed(f"{where} is {shown(levels)}; for a score question it must be an array")
-    _check_count(levels, where)
+    _check_count(cast("Sized", levels), where)
     for number, description in enumerate(cast("list[Any]", levels)):
         if description is None:
             raise QuestionMalformed(f"{where}[{number}] is null; each level needs a description")
@@ -139,7 +139,7 @@ def _read_list(question: q.Question, name: str, listed: str, value: Any) -> None
         return
     if not isinstance(value, list):
         raise QuestionMalformed(f"{listed} is {shown(value)}; it must be an array")
-    _check_count(value, listed)
+    _check_count(cast("Sized", value), listed)
     for number, entry in enumerate(cast("list[Any]", value)):
         where = f"{listed}[{number}]"
         if not isinstance(entry, dict):
