@@ -108,7 +108,7 @@ def paths() -> Json:
             "get": _open(
                 "getOpenapiYaml",
                 "This document as YAML",
-                {"200": response("The document.", {"application/yaml": {"schema": {"type": "string"}}})},
+                {"200": response("The document.", {"application/yaml": {"schema": {"type": "object"}}})},
             )
         },
         **response_paths(),
