@@ -13,6 +13,7 @@ from pydantic_core import from_json
 
 from gateway.whole import answer, answer_json
 from smg.errors import InvalidInclude, InvalidRequest, ItemTaken, SmgError
+from smg.pipelines.conversations import MAX_PAGE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -214,12 +215,12 @@ def _set_texts(pairs: dict[str, str | None]) -> dict[str, str]:
 
 
 def _limit(text: str) -> int:
-    """A limit from a query; 0 for none."""
+    """How many items a page holds, from a query: none, 0, or more than a page may hold is as many as one may."""
     if not text:
-        return 0
+        return MAX_PAGE
     if not text.isascii() or not text.isdigit() or len(text) > 9:
         raise InvalidRequest(f"limit is {text[:40]!r}; it must be a whole number from 1 to 100")
-    return int(text)
+    return min(int(text) or MAX_PAGE, MAX_PAGE)
 
 
 def _check_include(request: HttpRequest) -> None:

@@ -207,7 +207,15 @@ async def test_pages(gateway):
     assert await texts(gateway, name, "order=asc&limit=2&after=msg_page_1") == ["2", "3"]
     assert await texts(gateway, name, "limit=2&after=msg_page_1") == ["0"]
     assert len(await texts(gateway, name, "limit=0")) == len(await texts(gateway, name, "limit=101")) == 5
-    for query, more in (("limit=6", False), ("limit=5", True), ("limit=4", True)):
+    for query, more in (
+        ("limit=6", False),
+        ("limit=5", True),
+        ("limit=4", True),
+        ("", False),
+        ("limit=0", False),
+        ("limit=101", False),
+        ("after=msg_page_0", False),  # the last one: an empty page
+    ):
         page = (await gateway.http.get(f"{PATH}/{name}/items?{query}")).json()
         assert page["has_more"] is more
     for query, status in (("limit=-1", 400), ("limit=abc", 400), ("limit=", 200), ("after=msg_nope", 404)):
