@@ -11,14 +11,15 @@ from urllib.parse import parse_qsl
 import orjson
 from pydantic_core import from_json
 
+from gateway.errors import error_answer
 from gateway.whole import answer, answer_json
-from smg.errors import InvalidInclude, InvalidRequest, ItemTaken, SmgError
+from smg.errors import InvalidInclude, InvalidRequest, ItemTaken, Overloaded, SmgError, WorkerUnavailable
 from smg.pipelines.conversations import MAX_PAGE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from gateway.reply import Reply
+    from gateway.reply import Header, Reply
     from gateway.request import HttpRequest
     from smg.pipelines.conversations import Conversations
     from smg.storage.records import Conversation, StoredItem
@@ -137,6 +138,15 @@ class ConversationHandlers:
             return conversation_json(left)
 
         await _answering(request, reply, do)
+
+
+def refusal(error: SmgError) -> tuple[int, list[Header], bytes]:
+    """The answer to what comes before a handler: for want of a place in the form of these paths, else the common one."""
+    status, headers, body = error_answer(error)
+    if isinstance(error, (Overloaded, WorkerUnavailable)):
+        headers = [header for header in headers if header[0] != b"x-smg-error-code"]
+        body = orjson.dumps({"error": error.message})
+    return status, headers, body
 
 
 def conversation_json(conversation: Conversation) -> bytes:

@@ -49,7 +49,7 @@ _CHAT = Method(CHAT_ROUTE, "serving", "chatcmpl", is_admitted=True)
 _COMPLETIONS = Method(COMPLETIONS_ROUTE, "serving", "cmpl", is_admitted=True)
 _DECISIONS = Method(DECISIONS_ROUTE, "serving", "dec", is_admitted=True)
 _ADMIN = Method(ADMIN_ROUTE, "admin")
-_CONVERSATIONS = Method(CONVERSATIONS_ROUTE, "serving")
+_CONVERSATIONS = Method(CONVERSATIONS_ROUTE, "serving", is_admitted=True)
 _ADMIN_READ = Method(ADMIN_ROUTE, "admin", is_read=True)
 
 METHODS: Mapping[str, Method] = MappingProxyType(

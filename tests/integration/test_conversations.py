@@ -320,6 +320,22 @@ async def test_tenants_have_conversations_of_their_own():
         assert caught.value.code() == grpc.StatusCode.UNAUTHENTICATED
 
 
+async def test_a_full_router_refuses_conversations_in_their_own_form():
+    async with running_router(admission={"max_concurrent_requests": 1, "queue_size": 0}) as gateway:
+        name = await begun(gateway)
+        path = f"{PATH}/{name}"
+        stub = conversations_pb2_grpc.ConversationsServiceStub(gateway.channel)
+        async with gateway.router.admission.permit():
+            for method, url in (("POST", PATH), ("GET", path), ("GET", f"{path}/items"), ("DELETE", path)):
+                answer = await gateway.http.request(method, url)
+                assert (answer.status_code, answer.headers["retry-after"]) == (429, "2")
+                assert isinstance(answer.json()["error"], str)
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await stub.GetConversation(pb.GetConversationRequest(id=name))
+            assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert (await gateway.http.get(path)).status_code == 200
+
+
 async def test_a_database_that_is_away_is_told_and_ends_nothing():
     history = {"history_backend": "redis", "redis_url": "redis://127.0.0.1:1"}
     async with running_router(history=history) as gateway:
