@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gateway.reply import Header, Reply
     from gateway.request import HttpRequest
     from gateway.responses.conversations import ConversationHandlers
+    from gateway.responses.handlers import ResponseHandlers
     from gateway.status import StatusHandlers
     from smg.errors import SmgError
 
@@ -33,6 +34,10 @@ Access = Literal["open", "serving", "admin"]
 ROUTE_NAMES = (
     "chat",
     "completions",
+    "responses",
+    "response",
+    "response_cancel",
+    "response_input_items",
     "decisions",
     "systemone",
     "systemone_batch",
@@ -87,6 +92,7 @@ def build_routes(
     status: StatusHandlers,
     admin: AdminHandlers,
     conversations: ConversationHandlers,
+    responses: ResponseHandlers,
 ) -> list[Route]:
     """The table."""
     one, items = "/v1/conversations/{id}", "/v1/conversations/{id}/items"
@@ -116,6 +122,11 @@ def build_routes(
             is_admitted=True,
         ),
         Route("GET", "/v1/systemone/models", decide.models, "systemone_models", "open"),
+        Route("POST", "/v1/responses", responses.create, "responses", id_prefix="resp", is_admitted=True),
+        Route("GET", "/v1/responses/{id}", responses.get, "response"),
+        Route("DELETE", "/v1/responses/{id}", responses.delete, "response"),
+        Route("POST", "/v1/responses/{id}/cancel", responses.cancel, "response_cancel"),
+        Route("GET", "/v1/responses/{id}/input_items", responses.input_items, "response_input_items"),
         Route("GET", "/v1/models", openai.models, "models", "open"),
         Route("GET", "/v1/models/{model*}", openai.model, "model", "open"),
         Route("GET", "/health", status.health, "health", "open"),
