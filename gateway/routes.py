@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
 
 from gateway.errors import error_answer
 from gateway.openapi.handler import openapi, openapi_yaml
+from gateway.responses.conversations import refusal
 from smg.errors import MethodNotAllowed, NotFound
 
 if TYPE_CHECKING:
@@ -94,6 +96,7 @@ def build_routes(
 ) -> list[Route]:
     """The table."""
     one, items = "/v1/conversations/{id}", "/v1/conversations/{id}/items"
+    kept = partial(Route, failure=refusal, is_admitted=True)
     return [
         Route("POST", "/v1/chat/completions", openai.chat, "chat", id_prefix="chatcmpl", is_admitted=True),
         Route(
@@ -141,14 +144,14 @@ def build_routes(
         Route("POST", "/flush_cache", admin.flush_cache, "flush_cache", "admin"),
         Route("GET", "/get_loads", admin.loads, "loads", "admin"),
         Route("GET", "/loads", admin.loads, "loads", "open"),
-        Route("POST", "/v1/conversations", conversations.create, "conversations"),
-        Route("GET", one, conversations.get, "conversation"),
-        Route("POST", one, conversations.update, "conversation"),
-        Route("DELETE", one, conversations.delete, "conversation"),
-        Route("GET", items, conversations.items, "conversation_items"),
-        Route("POST", items, conversations.add_items, "conversation_items"),
-        Route("GET", f"{items}/{{item_id}}", conversations.item, "conversation_item"),
-        Route("DELETE", f"{items}/{{item_id}}", conversations.remove_item, "conversation_item"),
+        kept("POST", "/v1/conversations", conversations.create, "conversations"),
+        kept("GET", one, conversations.get, "conversation"),
+        kept("POST", one, conversations.update, "conversation"),
+        kept("DELETE", one, conversations.delete, "conversation"),
+        kept("GET", items, conversations.items, "conversation_items"),
+        kept("POST", items, conversations.add_items, "conversation_items"),
+        kept("GET", f"{items}/{{item_id}}", conversations.item, "conversation_item"),
+        kept("DELETE", f"{items}/{{item_id}}", conversations.remove_item, "conversation_item"),
     ]
 
 
