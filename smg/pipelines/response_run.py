@@ -205,6 +205,8 @@ class ResponseRun:
     async def _prepare(self) -> _Prepared:
         call = self._call
         model = await self._parts.catalog.resolve(call.message.model)
+        # An alias stays the caller's word: what is told, and kept, is the model behind it.
+        self._body.model = model.id
         before = await self._parts.history.before(self._context.caller.tenant, call)
         # An item takes some microseconds, like a kilobyte of the request.
         size = call.message.ByteSize() + 1000 * len(before)

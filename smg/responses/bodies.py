@@ -25,12 +25,14 @@ class ResponseBody:
     Attributes:
         id: begins with "resp_".
         created_at: Unix time in seconds.
+        model: what is told as the model: as the caller named it, until its id is known.
     """
 
     def __init__(
         self, call: ResponseCall, response_id: str, created_at: int, *, is_background: bool = False
     ) -> None:
         self._is_background = is_background
+        self.model = call.message.model
         self.id = response_id
         self.created_at = created_at
         self._call = call
@@ -43,7 +45,7 @@ class ResponseBody:
             "created_at": self.created_at,
             "status": status,
             "background": self._is_background,
-            "model": self._call.message.model,
+            "model": self.model,
             "output": [],
         }
 
@@ -74,7 +76,7 @@ class ResponseBody:
             "instructions": echoed["instructions"],
             "max_output_tokens": sampling.max_completion_tokens or None,
             "max_tool_calls": echoed["max_tool_calls"],
-            "model": message.model,
+            "model": self.model,
             "output": output,
             "parallel_tool_calls": self._parallel,
             "previous_response_id": echoed["previous_response_id"],

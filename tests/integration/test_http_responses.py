@@ -240,3 +240,14 @@ async def test_a_store_that_cannot_be_reached_is_told_and_streams_end_as_failed(
     assert (chained[0], chained[1]["code"]) == (500, "load_previous_response_chain_failed")
     assert (conversation[0], conversation[1]["code"]) == (500, "check_conversation_failed")
     assert unstored["status"] == "completed"
+
+
+async def test_an_answer_to_an_alias_names_the_model_behind_it(echo_worker):
+    async with running_router(await echo_worker(), models={"model_alias": {"nick": "m"}}) as aliased:
+        asked = {"model": "nick", "input": "[[say:x]]"}
+        whole = (await aliased.http.post("/v1/responses", json=asked)).json()
+        stream = (await aliased.http.post("/v1/responses", json={**asked, "stream": True})).text
+        kept = (await aliased.http.get(f"/v1/responses/{whole['id']}")).json()
+    assert whole["model"] == kept["model"] == "m"
+    told = [json.loads(line[6:]) for line in stream.splitlines() if line.startswith("data: ")]
+    assert {each["response"]["model"] for each in told if "model" in each.get("response", {})} == {"m"}
