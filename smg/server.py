@@ -303,6 +303,7 @@ class Router:
                     await http.wait_started()
                     # What lives now lives as long as the process: the collector need not look at it again.
                     gc.collect()
+                    return_freed_memory()
                     gc.freeze()
                     gc.set_threshold(YOUNG_OBJECTS, 20, 20)
                     on_ready(

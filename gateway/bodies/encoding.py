@@ -9,12 +9,12 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING
 
-import zstandard
-
 from smg.errors import DecisionsRefused, DecisionsTooLarge, UnsupportedMediaType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from zstandard import ZstdDecompressor
 
 MAX_ZSTD_WINDOW = 1 << 23
 # A file may be several, one after the other; each costs a new state, however empty it is.
@@ -62,7 +62,7 @@ def decoded(body: bytes, coding: str, max_bytes: int) -> bytes:
             result += piece
             if len(result) > max_bytes:
                 raise too_large("the decoded body has more bytes", max_bytes)
-    except (zlib.error, zstandard.ZstdError, EOFError) as error:
+    except (zlib.error, EOFError) as error:
         raise DecisionsRefused(
             f"the body is not {name}: {error}", param="Content-Encoding", reason="encoding_malformed"
         ) from error
@@ -98,7 +98,16 @@ def _check_frames(frames: int) -> None:
 
 
 def _unzstd(body: bytes) -> Iterator[bytes]:
-    decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW)
+    # Two megabytes that few gateways need.
+    import zstandard
+
+    try:
+        yield from _zstd_frames(body, zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW))
+    except zstandard.ZstdError as error:
+        raise EOFError(str(error)) from error
+
+
+def _zstd_frames(body: bytes, decompressor: ZstdDecompressor) -> Iterator[bytes]:
     frame, is_open, frames = decompressor.decompressobj(), False, 0
     view = memoryview(body)
     for start in range(0, len(body), _ZSTD_PIECE):

@@ -7,7 +7,6 @@ from importlib.metadata import version
 from typing import Any
 
 import orjson
-import yaml
 
 from gateway.openapi.answers import ADAPTERS
 from gateway.openapi.decision_operations import decision_schemas
@@ -34,6 +33,8 @@ def document_bytes() -> bytes:
 @cache
 def document_yaml() -> bytes:
     """The document as YAML."""
+    import yaml
+
     return yaml.safe_dump(document(), sort_keys=False, allow_unicode=True).encode()
 
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from smg.mcp.values import Protocol, ServerSpec
@@ -93,6 +92,8 @@ def read_config(path: Path) -> ConfiguredServers:
     Raises:
         ValueError: it cannot be read, or something in it is wrong; says what.
     """
+    import yaml
+
     try:
         data: Any = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
         entries = _File.model_validate(data).servers

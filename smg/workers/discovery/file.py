@@ -12,8 +12,6 @@ import os
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
-import yaml
-
 from smg.workers.discovery.base import Complaints, Found, SourceFailed, by_url, found_url
 
 if TYPE_CHECKING:
@@ -29,8 +27,6 @@ _LOOK_S = 1.0
 _MAX_BYTES = 4 * 1024 * 1024
 _MAX_LABELS = 64
 _MEMBERS = ("url", "labels", "models", "model_id", "id", "worker_type")
-# The C library's, where PyYAML was built with it.
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class FileSource:
@@ -155,6 +151,10 @@ def parse(text: str, max_workers: int) -> list[Found]:
 
 
 def _document(text: str) -> Any:
+    import yaml
+
+    # The C library's, where PyYAML was built with it.
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         if text.lstrip().startswith(("{", "[")):
             try:
@@ -162,7 +162,7 @@ def _document(text: str) -> Any:
             except ValueError:
                 # YAML has such lists, too.
                 pass
-        return yaml.load(text, _LOADER)  # noqa: S506 - a safe loader
+        return yaml.load(text, loader)  # noqa: S506 - a safe loader
     except (yaml.YAMLError, RecursionError, ValueError) as fault:
         raise SourceFailed(f"neither YAML nor JSON: {' '.join(str(fault).split())[:300]}") from None
 
