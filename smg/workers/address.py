@@ -51,7 +51,7 @@ def parse_url(url: str) -> Address:
     Raises:
         InvalidRequest: another scheme, no host, no port, or anything after the port but a slash.
     """
-    wanted = f"worker url {url!r}: expected grpc://host:port, grpcs://host:port or http://host:port"
+    wanted = f"worker url {url!r}: expected grpc://host:port or grpcs://host:port"
     try:
         parts = urlsplit(url if "://" in url else f"grpc://{url}")
     except ValueError as fault:
