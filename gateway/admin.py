@@ -95,7 +95,7 @@ class AdminHandlers:
             self._registry.worker(worker_id)
             body = _object(request)
             draining = body.get("draining")
-            if draining not in (None, True, False):
+            if draining is not None and not isinstance(draining, bool):
                 raise InvalidRequest("draining must be true or false")
             if "labels" in body:
                 self._registry.relabel(worker_id, _labels(body))

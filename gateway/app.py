@@ -317,12 +317,16 @@ class Exchange:
                 request.method, path, raw_path, self._query, request.headers, body, self._context, self._parameters,
                 monotonic(),
             )  # fmt: skip
-            admission = self._app.admission
-            if admission is None or not route.is_admitted:
-                await self._handled(route, http_request)
-            else:
-                async with admission.permit():
-                    await self._handled(route, http_request)
+            admission = self._app.admission if route.is_admitted else None
+            if admission is not None and not admission.enter_now():
+                await admission.wait()
+            try:
+                await route.handler(http_request, reply)
+                if reply.is_ended:
+                    await reply.drained(self._app.limits.max_stall_s)
+            finally:
+                if admission is not None:
+                    admission.leave()
         except SmgError as error:
             return self._fail(error)
         except asyncio.CancelledError:
@@ -338,13 +342,6 @@ class Exchange:
             logger.error("request %s: the handler has not ended its answer", self._context.request_id)
             return self._fail(InternalError(f"internal error; request id {self._context.request_id}"))
         return reply.status
-
-    async def _handled(self, route: Route, request: HttpRequest) -> None:
-        """Run the handler, and wait until the client has what it wrote."""
-        reply = self.reply
-        await route.handler(request, reply)
-        if reply.is_ended:
-            await reply.drained(self._app.limits.max_stall_s)
 
     def _identify(self, route: Route) -> None:
         app, headers = self._app, self._request.headers

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
 
 from gateway.errors import error_answer
 from gateway.openapi.handler import openapi, openapi_yaml
+from gateway.responses.conversations import refusal
 from smg.errors import MethodNotAllowed, NotFound
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from gateway.reply import Header, Reply
     from gateway.request import HttpRequest
     from gateway.responses.conversations import ConversationHandlers
+    from gateway.responses.handlers import ResponseHandlers
     from gateway.status import StatusHandlers
     from smg.errors import SmgError
 
@@ -31,6 +34,10 @@ Access = Literal["open", "serving", "admin"]
 ROUTE_NAMES = (
     "chat",
     "completions",
+    "responses",
+    "response",
+    "response_cancel",
+    "response_input_items",
     "decisions",
     "systemone",
     "systemone_batch",
@@ -85,9 +92,11 @@ def build_routes(
     status: StatusHandlers,
     admin: AdminHandlers,
     conversations: ConversationHandlers,
+    responses: ResponseHandlers,
 ) -> list[Route]:
     """The table."""
     one, items = "/v1/conversations/{id}", "/v1/conversations/{id}/items"
+    kept = partial(Route, failure=refusal, is_admitted=True)
     return [
         Route("POST", "/v1/chat/completions", openai.chat, "chat", id_prefix="chatcmpl", is_admitted=True),
         Route(
@@ -113,6 +122,11 @@ def build_routes(
             is_admitted=True,
         ),
         Route("GET", "/v1/systemone/models", decide.models, "systemone_models", "open"),
+        Route("POST", "/v1/responses", responses.create, "responses", id_prefix="resp", is_admitted=True),
+        Route("GET", "/v1/responses/{id}", responses.get, "response"),
+        Route("DELETE", "/v1/responses/{id}", responses.delete, "response"),
+        Route("POST", "/v1/responses/{id}/cancel", responses.cancel, "response_cancel"),
+        Route("GET", "/v1/responses/{id}/input_items", responses.input_items, "response_input_items"),
         Route("GET", "/v1/models", openai.models, "models", "open"),
         Route("GET", "/v1/models/{model*}", openai.model, "model", "open"),
         Route("GET", "/health", status.health, "health", "open"),
@@ -130,14 +144,14 @@ def build_routes(
         Route("POST", "/flush_cache", admin.flush_cache, "flush_cache", "admin"),
         Route("GET", "/get_loads", admin.loads, "loads", "admin"),
         Route("GET", "/loads", admin.loads, "loads", "open"),
-        Route("POST", "/v1/conversations", conversations.create, "conversations"),
-        Route("GET", one, conversations.get, "conversation"),
-        Route("POST", one, conversations.update, "conversation"),
-        Route("DELETE", one, conversations.delete, "conversation"),
-        Route("GET", items, conversations.items, "conversation_items"),
-        Route("POST", items, conversations.add_items, "conversation_items"),
-        Route("GET", f"{items}/{{item_id}}", conversations.item, "conversation_item"),
-        Route("DELETE", f"{items}/{{item_id}}", conversations.remove_item, "conversation_item"),
+        kept("POST", "/v1/conversations", conversations.create, "conversations"),
+        kept("GET", one, conversations.get, "conversation"),
+        kept("POST", one, conversations.update, "conversation"),
+        kept("DELETE", one, conversations.delete, "conversation"),
+        kept("GET", items, conversations.items, "conversation_items"),
+        kept("POST", items, conversations.add_items, "conversation_items"),
+        kept("GET", f"{items}/{{item_id}}", conversations.item, "conversation_item"),
+        kept("DELETE", f"{items}/{{item_id}}", conversations.remove_item, "conversation_item"),
     ]
 
 

@@ -20,6 +20,7 @@
     ├── RequestTimeout          408  the request itself did not arrive     DEADLINE_EXCEEDED
     ├── AlreadyExists           409  it is there                           ALREADY_EXISTS
     ├── BodyTooLarge            413  more bytes than the setting allows    INVALID_ARGUMENT
+    ├── DependencyFailed        424  a server that is needed is not there  FAILED_PRECONDITION
     ├── Overloaded              429  over a limit                          RESOURCE_EXHAUSTED
     ├── HeadTooLarge            431  more bytes or headers than allowed    INVALID_ARGUMENT
     ├── ClientGone              499  the caller left                       CANCELLED
@@ -27,6 +28,7 @@
     ├── InternalError           500  our fault                             INTERNAL
     │   ├── StorageFailed       500  the history store does not answer     INTERNAL
     │   ├── MissingPackage           an extra is not installed; told at start, never to a caller
+    │   ├── BadConfiguration         a file that a setting names is wrong; told at start, never to a caller
     │   ├── PortTaken                an address cannot be listened on; told at start, never to a caller
     │   └── BadTlsFile               a certificate or key cannot be used; told at start, never to a caller
     ├── Unsupported             501  not served here                       UNIMPLEMENTED
@@ -239,6 +241,14 @@ class BodyTooLarge(SmgError):
     default_code = "request_body_too_large"
 
 
+class DependencyFailed(SmgError):
+    """A server that the request names cannot be reached."""
+
+    http_status = 424
+    grpc_code = FAILED_PRECONDITION
+    default_code = "dependency_failed"
+
+
 class Overloaded(SmgError):
     """The caller, or the gateway, is over a limit."""
 
@@ -278,6 +288,12 @@ class MissingPackage(InternalError):
     """What a setting asks for needs a package that is not installed. Ends the start; no caller ever sees it."""
 
     default_code = "missing_package"
+
+
+class BadConfiguration(InternalError):
+    """A file that a setting names cannot be used. Ends the start; no caller ever sees it."""
+
+    default_code = "bad_configuration"
 
 
 class PortTaken(InternalError):

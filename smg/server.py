@@ -30,14 +30,17 @@ from gateway.listener import HttpListener, bind
 from gateway.openai.handlers import OpenAIHandlers
 from gateway.probe_listener import ProbeListener
 from gateway.responses.conversations import ConversationHandlers
+from gateway.responses.handlers import ResponseHandlers
 from gateway.routes import ROUTE_NAMES, Route, RouteTable, build_routes
 from gateway.sse import KeepAlive
 from gateway.status import StatusHandlers
 from smg.callers.audit import AuditLog
 from smg.callers.directory import caller_directory
 from smg.draining import Drain
+from smg.mcp.open import make_sessions, read_servers
 from smg.observation import Observation
 from smg.pipelines.admission import Admission, RateLimit
+from smg.pipelines.background import BackgroundResponses
 from smg.pipelines.cache_feed import CacheFeed
 from smg.pipelines.catalog import ModelCatalog
 from smg.pipelines.chat import ChatPipeline
@@ -48,9 +51,15 @@ from smg.pipelines.decide.score_call import ScoreCall
 from smg.pipelines.decide.surface import DecisionSurfaces
 from smg.pipelines.engine_call import EngineCall, RetryOptions
 from smg.pipelines.formats import FormatSettings
+from smg.pipelines.response_history import ResponseHistory
+from smg.pipelines.response_run import ResponseParts
+from smg.pipelines.responses import ResponsesPipeline
+from smg.pipelines.stored_responses import StoredResponses
 from smg.policies import cache_aware_of, make_policy
 from smg.prompt.builder import PromptBuilder
-from smg.services.methods import ROUTES
+from smg.services.chat import StreamLimits
+from smg.services.methods import RESPONSES_SERVICE, ROUTES
+from smg.services.responses import ResponsesService
 from smg.services.server import GrpcParts, GrpcServer
 from smg.settings import environment
 from smg.storage.open import make_store
@@ -225,9 +234,35 @@ class Router:
             grace_s=settings.listener.shutdown_grace_period_secs,
         )
         self._conversations = Conversations(self.history)
+        self.mcp_sessions = make_sessions(
+            settings.mcp,
+            has_tenants=bool(settings.callers.tenant_api_key) or settings.callers.trust_tenant_header,
+        )
+        self._responses = ResponsesPipeline(self._response_parts())
+        history = settings.history
+        self.background = BackgroundResponses(
+            self._responses, history.max_background_responses, history.background_max_event_bytes
+        )
+        self._stored = StoredResponses(self.history, self.background)
         admin = AdminHandlers(self.registry, self.catalog.formats_of)
         decide = DecisionHandlers(self._decide, self.observation.meters)
-        return build_routes(handlers, decide, status, admin, ConversationHandlers(self._conversations))
+        responses = ResponseHandlers(
+            self._responses, self._stored, self.background, self.observation.meters, self._keep_alive
+        )
+        conversations = ConversationHandlers(self._conversations)
+        return build_routes(handlers, decide, status, admin, conversations, responses)
+
+    def _response_parts(self) -> ResponseParts:
+        history = self._settings.history
+        return ResponseParts(
+            turns=self._chat,
+            admission=self.admission,
+            catalog=self.catalog,
+            history=ResponseHistory(self.history, history.history_max_chain, history.history_max_items),
+            store=self.history,
+            sessions=self.mcp_sessions,
+            servers=read_servers(self._settings.mcp),
+        )
 
     async def run(self, on_ready: Callable[[RouterAddresses], None], stop: asyncio.Event) -> None:
         """Serve until `stop` is set or the task is cancelled, then drain.
@@ -283,6 +318,8 @@ class Router:
             finally:
                 await self.registry.close()
                 await self._tokenizers.close()
+                await self.background.close()
+                await self.mcp_sessions.close()
                 await self.history.close()
 
     async def _preload(self) -> None:
@@ -324,6 +361,13 @@ class Router:
         logger.info("probes are answered on port %d, too", listener.port)
         return [group.create_task(listener.follow())]
 
+    def _responses_service(self) -> ResponsesService:
+        listener = self._settings.listener
+        limits = StreamLimits(listener.slow_reader_bytes, listener.slow_reader_secs)
+        return ResponsesService(
+            self._responses, self._stored, self.background, self.observation.meters, limits
+        )
+
     def _grpc_parts(self) -> GrpcParts:
         return GrpcParts(
             chat=self._chat,
@@ -343,7 +387,10 @@ class Router:
             tls=self._tls,
             handshake_s=self._settings.tls.tls_handshake_timeout_secs,
             access_log=self._settings.telemetry.access_log,
-            others={EDGE_SERVICE: HttpEdgeService(self.app).add_to},
+            others={
+                EDGE_SERVICE: HttpEdgeService(self.app).add_to,
+                RESPONSES_SERVICE: self._responses_service().add_to,
+            },
         )
 
 
@@ -353,7 +400,8 @@ async def serve_router(
     on_ready: Callable[[RouterAddresses], None],
     stop: asyncio.Event | None = None,
 ) -> None:
-    """Run a router until it is told to stop: by `stop`, SIGTERM, SIGINT, or cancellation. Drains in each case.
+    """Run a router until it is told to stop: by `stop`, SIGTERM, SIGINT, SIGHUP, or cancellation. Drains in each
+    case.
 
     Without `stop` the signals are handled here: the first drains, a second one ends the process at once.
 
@@ -376,8 +424,10 @@ def _stop_on_signals(stop: asyncio.Event) -> None:
         stop.set()
 
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, asked, number)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        # nohup has a hang-up ignored, and that is to stay so.
+        if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, asked, number)
 
 
 def worker_options(settings: RouterSettings, tls: WorkerTls | None = None) -> WorkerOptions:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 MAX_ZSTD_WINDOW = 1 << 23
+# A file may be several, one after the other; each costs a new state, however empty it is.
+MAX_FRAMES = 4096
 # Undoing the compression of so many bytes takes about a millisecond.
 INLINE_BYTES = 64 * 1024
 _PIECE = 1 << 18
@@ -73,8 +75,10 @@ def too_large(said: str, max_bytes: int) -> DecisionsTooLarge:
 
 
 def _gunzipped(body: bytes) -> Iterator[bytes]:
-    rest = body
+    rest, frames = body, 0
     while rest:
+        frames += 1
+        _check_frames(frames)
         stream = zlib.decompressobj(_GZIP)
         while not stream.eof:
             piece = stream.decompress(rest, _PIECE)
@@ -88,9 +92,14 @@ def _gunzipped(body: bytes) -> Iterator[bytes]:
         raise EOFError("it is empty")
 
 
+def _check_frames(frames: int) -> None:
+    if frames > MAX_FRAMES:
+        raise EOFError(f"it is more than {MAX_FRAMES} files, one after the other")
+
+
 def _unzstd(body: bytes) -> Iterator[bytes]:
     decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW)
-    frame, is_open = decompressor.decompressobj(), False
+    frame, is_open, frames = decompressor.decompressobj(), False, 0
     view = memoryview(body)
     for start in range(0, len(body), _ZSTD_PIECE):
         rest = bytes(view[start : start + _ZSTD_PIECE])
@@ -98,6 +107,8 @@ def _unzstd(body: bytes) -> Iterator[bytes]:
             yield frame.decompress(rest)
             is_open, rest = not frame.eof, frame.unused_data
             if frame.eof:
+                frames += 1
+                _check_frames(frames)
                 frame = decompressor.decompressobj()
     if is_open or not body:
         raise EOFError("it ends in the middle" if body else "it is empty")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from gateway.bodies.multipart import Part
 
+MAX_ASSETS = 128
 MAX_REFERENCE_BYTES = 1024
 MAX_REFERENCES_BYTES = 65_536
 _DATA_URL = re.compile(r"data:image/[\w.+-]+;base64,", re.IGNORECASE)
@@ -81,6 +82,14 @@ def read_assets(value: Any, parts: Sequence[Part]) -> Assets:
     if value is not None:
         if not isinstance(value, dict) or not value:
             raise _malformed("assets", "an object with at least one asset", cast("object", value))
+        if len(cast("dict[str, Any]", value)) > MAX_ASSETS:
+            # Every text is searched for all of them.
+            raise DecisionsRefused(
+                f"assets has {len(cast('dict[str, Any]', value))} entries; at most {MAX_ASSETS} are allowed",
+                reason="asset_malformed",
+                limit=MAX_ASSETS,
+                param="assets",
+            )
         for reference, asset in cast("dict[str, Any]", value).items():
             _check_reference(reference)
             references.append(reference)

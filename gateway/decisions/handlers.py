@@ -6,8 +6,6 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-import orjson
-
 from gateway.decisions.body import Body, is_json, read_body, refuse_other_type
 from gateway.decisions.cards import model_list
 from gateway.decisions.failures import failure_answer, failure_body
@@ -18,6 +16,7 @@ from gateway.decisions.state_form import NoQuestionValid, read_state
 from gateway.decisions.timing import Phases
 from gateway.openai.explain import shown
 from gateway.whole import answer_json
+from smg.decisions.json_text import json_bytes
 from smg.errors import (
     DecisionsRefused,
     MalformedRequest,
@@ -64,6 +63,7 @@ class DecisionHandlers:
         except SmgError as error:
             self._fail(request, reply, error, phases)
             return
+        max_questions = self._pipeline.settings.decision_max_questions
         form = "state" if body.is_multipart else form_of(body.members)
         if form == "neither":
             raise MalformedRequest(neither(body.members), param="questions")
@@ -72,7 +72,7 @@ class DecisionHandlers:
             return
         try:
             refuse_other_type(body)
-            found = await _off_loop(request, lambda: read_state(body.members, body.parts))
+            found = await _off_loop(request, lambda: read_state(body.members, body.parts, max_questions))
             self._allow_long_context(request, found.request)
             phases.parsed()
             meter = reply.meter = self._started("decisions", request)
@@ -153,8 +153,9 @@ class DecisionHandlers:
         Raises:
             SmgError: the request is refused, or a question of it failed.
         """
+        max_questions = self._pipeline.settings.decision_max_questions
         try:
-            found = await _off_loop(request, lambda: read_state(body.members, body.parts))
+            found = await _off_loop(request, lambda: read_state(body.members, body.parts, max_questions))
         except NoQuestionValid as error:
             failures = [each for view in error.views for each in failures_of(view, None)]
             raise failed_request(failures) from error
@@ -194,7 +195,7 @@ class DecisionHandlers:
         self, request: HttpRequest, reply: Reply, value: Mapping[str, Any], phases: Phases, worker_url: str
     ) -> None:
         began = time.perf_counter()
-        data = orjson.dumps(value)
+        data = json_bytes(value)
         phases.serialized(began)
         headers: list[Header] = [JSON]
         if worker_url:

@@ -123,7 +123,7 @@ def _read_question(question: Any, number: int, state: q.State, found: OpenAIRequ
     where = f"questions[{number}]"
     members = _object(question, where)
     kind = members.get("type")
-    if kind not in _TYPES:
+    if not isinstance(kind, str) or kind not in _TYPES:
         hint = ""
         if "question" in members or kind == "yes_no":
             hint = "; this looks like SGLang's own form: see state + questions{}"

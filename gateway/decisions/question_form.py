@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-import orjson
-
 from gateway.openai.explain import shown
+from smg.decisions.json_text import json_bytes
+from smg.decisions.kinds import MAX_OPTIONS
 from smg_proto.decision.v1 import question_pb2 as q
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sized
 
 TYPES: Mapping[str, q.QuestionType.ValueType] = {
     "noul": q.QUESTION_TYPE_NOUL,
@@ -90,13 +90,7 @@ def put_content(target: q.Content, value: Any, where: str) -> None:
 
 def compact(value: object) -> str:
     """A value as JSON text without blanks, keys in their order, nothing escaped that need not be."""
-    try:
-        return orjson.dumps(value).decode()
-    except TypeError:
-        # Numbers beyond 64 bits.
-        import json
-
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return json_bytes(value).decode()
 
 
 def _read_options(question: q.Question, name: str, members: Mapping[str, Any]) -> None:
@@ -124,6 +118,7 @@ def _read_map(question: q.Question, name: str, criteria: Any) -> None:
         raise QuestionMalformed(
             f"criteria is {shown(criteria)}; for a {name} question it must be an object of descriptions"
         )
+    _check_count(cast("Sized", criteria), "criteria")
     for key, description in cast("dict[str, Any]", criteria).items():
         _put(question, key, description, f"criteria.{key[:60]}")
 
@@ -131,6 +126,7 @@ def _read_map(question: q.Question, name: str, criteria: Any) -> None:
 def _read_levels(question: q.Question, where: str, levels: Any) -> None:
     if not isinstance(levels, list):
         raise QuestionMalformed(f"{where} is {shown(levels)}; for a score question it must be an array")
+    _check_count(cast("Sized", levels), where)
     for number, description in enumerate(cast("list[Any]", levels)):
         if description is None:
             raise QuestionMalformed(f"{where}[{number}] is null; each level needs a description")
@@ -143,6 +139,7 @@ def _read_list(question: q.Question, name: str, listed: str, value: Any) -> None
         return
     if not isinstance(value, list):
         raise QuestionMalformed(f"{listed} is {shown(value)}; it must be an array")
+    _check_count(cast("Sized", value), listed)
     for number, entry in enumerate(cast("list[Any]", value)):
         where = f"{listed}[{number}]"
         if not isinstance(entry, dict):
@@ -157,13 +154,22 @@ def _read_list(question: q.Question, name: str, listed: str, value: Any) -> None
         _put(question, key, members.get("description"), f"{where}.description")
 
 
+def _check_count(options: Sized, where: str) -> None:
+    # Before they are read: a body may hold millions.
+    if len(options) > MAX_OPTIONS:
+        raise QuestionMalformed(f"{where} has {len(options)} entries; at most {MAX_OPTIONS} are allowed")
+
+
 def _put(question: q.Question, key: str, description: Any, where: str) -> None:
     put_content(question.options.add(key=key).description, description, where)
 
 
 def _number(value: Any, where: str) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            pass
     raise QuestionMalformed(f"{where} is {shown(value)}; it must be a number")
 
 

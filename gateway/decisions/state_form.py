@@ -80,17 +80,21 @@ class StateRequest:
     is_batch: bool = False
 
 
-def read_state(body: Mapping[str, Any], parts: Sequence[Part] = ()) -> StateRequest:
+def read_state(
+    body: Mapping[str, Any], parts: Sequence[Part] = (), max_questions: int | None = None
+) -> StateRequest:
     """Read a body.
 
     Args:
         body: the JSON object.
         parts: of a multipart body, all but the first.
+        max_questions: most about one state; looked at before any of them is read.
 
     Raises:
         DecisionsRefused: the request as a whole is refused.
     """
     _refuse_unknown(body, _TOP, "")
+    _refuse_many(body, max_questions)
     is_batch = "states" in body
     if is_batch:
         mixed = [name for name in ("state", "questions", "images", "videos", "roles") if name in body]
@@ -194,6 +198,19 @@ def _read_questions(view: StateView, state: q.State, assets: Assets) -> None:
             )
         else:
             state.questions.append(question)
+
+
+def _refuse_many(body: Mapping[str, Any], most: int | None) -> None:
+    states = body.get("states")
+    entries: list[Any] = list(cast("dict[str, Any]", states).values()) if isinstance(states, dict) else [body]
+    for entry in entries:
+        questions = cast("dict[str, Any]", entry).get("questions") if isinstance(entry, dict) else None
+        if most is not None and isinstance(questions, dict) and len(cast("dict[str, Any]", questions)) > most:
+            raise DecisionsRefused(
+                f"questions has {len(cast('dict[str, Any]', questions))} entries; at most {most} are allowed",
+                param="questions",
+                limit=most,
+            )
 
 
 def _refuse_if_all_are(found: StateRequest) -> None:

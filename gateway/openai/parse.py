@@ -16,6 +16,7 @@ from pydantic_core import from_json
 from gateway.openai.explain import explain, shown
 from gateway.openai.shapes import ChatShape, CompletionShape
 from gateway.openai.weight import refuse_heavy
+from gateway.responses.shapes import ResponseShape
 from smg.errors import MalformedRequest
 
 if TYPE_CHECKING:
@@ -29,7 +30,9 @@ HEAVY_BODY_BYTES = 128 * 1024
 # Above this, writing JSON is faster than looking for a few names in it.
 LONG_BODY_BYTES = 4096
 _QUOTED = {
-    name: f'"{name}"'.encode() for shape in (ChatShape, CompletionShape) for name in shape.__annotations__
+    name: f'"{name}"'.encode()
+    for shape in (ChatShape, CompletionShape, ResponseShape)
+    for name in shape.__annotations__
 }
 
 

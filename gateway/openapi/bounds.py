@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from smg.responses.request import EFFORTS, INCLUDABLE, SUMMARIES, TIERS, TRUNCATIONS
 from smg.types.context import MAX_ID_LENGTH
 from smg.validation.chat import MAX_EFFORT_CHARS
 from smg.validation.completion import MAX_CHOICES
@@ -62,8 +63,16 @@ COMPLETION: Bounds = {
     },
 }
 
+RESPONSE: Bounds = {
+    "input": {"string": {"minLength": 1}, "array of object": {"minItems": 1}},
+    "stop": SHARED["stop"],
+    "service_tier": {"string": {"enum": [*TIERS]}},
+    "truncation": {"string": {"enum": [*TRUNCATIONS]}},
+    "include": {"array of string": {"items": {"enum": [*INCLUDABLE]}}},
+}
 # By the names that the document has for the shapes inside a body.
 INSIDE: Mapping[str, Bounds] = {
+    "Reasoning": {"effort": {"string": {"enum": [*EFFORTS]}}, "summary": {"string": {"enum": [*SUMMARIES]}}},
     "Message": {"role": {"string": {"enum": [*ROLES]}}},
     "Function": {
         "name": {"string": {"minLength": 1, "maxLength": MAX_NAME_CHARS, "pattern": _TOOL_NAME}},

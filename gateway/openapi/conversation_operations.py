@@ -145,7 +145,7 @@ def _operation(
         "security": [{"bearer": []}],
         "parameters": [*parameters, {"$ref": "#/components/parameters/RequestId"}],
         # What is told in this path's own form stands for the common errors of the same status.
-        "responses": {**errors(401, 413), **responses, **_refused(500)},
+        "responses": {**errors(401, 413, 504), **responses, **_refused(429, 500, 503)},
     }
     if body is not None:
         schema: Json = {"type": "object", "properties": body, "required": required or []}

@@ -25,6 +25,7 @@ EXAMPLES: dict[str, Any] = {
         "temperature": 0.7,
     },
     "CompletionRequest": {"model": _MODEL, "prompt": "The capital of France is", "max_tokens": 8},
+    "ResponseRequest": {"model": _MODEL, "input": "What is the capital of France?", "store": False},
     "ChatCompletion": {
         "id": "chatcmpl-5f1d2c3b4a5968778695a4b3",
         "object": "chat.completion",

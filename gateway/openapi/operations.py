@@ -9,6 +9,7 @@ from gateway.openapi.conversation_operations import CONVERSATIONS_TAG, conversat
 from gateway.openapi.decision_operations import TAG as DECISIONS_TAG
 from gateway.openapi.decision_operations import decision_paths
 from gateway.openapi.requests import CHAT_REQUEST, COMPLETION_REQUEST
+from gateway.openapi.response_operations import RESPONSES_TAG, response_paths
 from gateway.openapi.responses import (
     WITH_BODY,
     WITH_ENGINE,
@@ -27,6 +28,7 @@ TAGS = [
     DECISIONS_TAG,
     {"name": "models", "description": "Which models can be asked for."},
     {"name": "operation", "description": "For probes, scrapers and tools; without a key."},
+    RESPONSES_TAG,
     CONVERSATIONS_TAG,
     ADMIN_TAG,
 ]
@@ -106,9 +108,10 @@ def paths() -> Json:
             "get": _open(
                 "getOpenapiYaml",
                 "This document as YAML",
-                {"200": response("The document.", {"application/yaml": {"schema": {"type": "string"}}})},
+                {"200": response("The document.", {"application/yaml": {"schema": {"type": "object"}}})},
             )
         },
+        **response_paths(),
         **conversation_paths(),
         **admin_paths(),
     }

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 from gateway.openai import shapes
 from gateway.openapi import bounds
 from gateway.openapi.narrow import narrow_member, narrow_number
+from gateway.responses.shapes import RESPONSE
+from smg.responses.request import OWN_RANGES, RANGES
 from smg.validation import rules
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 REF = "#/components/schemas/{model}"
 CHAT_REQUEST = "ChatRequest"
 COMPLETION_REQUEST = "CompletionRequest"
+RESPONSE_REQUEST = "ResponseRequest"
 
 
 def request_schemas() -> dict[str, Json]:
@@ -35,9 +38,15 @@ def request_schemas() -> dict[str, Json]:
     completion = body_schema(
         shapes.COMPLETION, {**rules.COMPLETION, **rules.COMPLETION_SAMPLING}, bounds.COMPLETION, inside
     )
+    ranges = {
+        ("max_output_tokens" if name == "max_completion_tokens" else name): allowed
+        for name, allowed in {**RANGES, **OWN_RANGES}.items()
+        if name != "min_tokens"
+    }
+    response = body_schema(RESPONSE, ranges, bounds.RESPONSE, inside)
     for name, members in bounds.INSIDE.items():
         _narrow(inside[name], members)
-    schemas = {CHAT_REQUEST: chat, COMPLETION_REQUEST: completion, **inside}
+    schemas = {CHAT_REQUEST: chat, COMPLETION_REQUEST: completion, RESPONSE_REQUEST: response, **inside}
     for name, keywords in bounds.JOINED.items():
         schemas[name] |= keywords
     return schemas

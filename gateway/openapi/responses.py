@@ -61,6 +61,7 @@ _CODED = {
     408: ("RequestTimeout", "The request did not arrive in time; the connection is closed."),
     409: ("Conflict", "The engine's state does not allow it."),
     413: ("ContentTooLarge", "The body has more bytes than the gateway allows."),
+    424: ("FailedDependency", "A declared MCP server cannot be reached."),
     429: ("TooManyRequests", "Over a limit: of the gateway, of the caller, or of the engine."),
     431: ("RequestHeaderFieldsTooLarge", "The head is too long; the connection is closed."),
     499: ("ClientClosedRequest", "The request was cancelled before it was answered."),

@@ -11,13 +11,15 @@ from urllib.parse import parse_qsl
 import orjson
 from pydantic_core import from_json
 
+from gateway.errors import error_answer
 from gateway.whole import answer, answer_json
-from smg.errors import InvalidInclude, InvalidRequest, ItemTaken, SmgError
+from smg.errors import InvalidInclude, InvalidRequest, ItemTaken, Overloaded, SmgError, WorkerUnavailable
+from smg.pipelines.conversations import MAX_PAGE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from gateway.reply import Reply
+    from gateway.reply import Header, Reply
     from gateway.request import HttpRequest
     from smg.pipelines.conversations import Conversations
     from smg.storage.records import Conversation, StoredItem
@@ -138,6 +140,15 @@ class ConversationHandlers:
         await _answering(request, reply, do)
 
 
+def refusal(error: SmgError) -> tuple[int, list[Header], bytes]:
+    """The answer to what comes before a handler: for want of a place in the form of these paths, else the common one."""
+    status, headers, body = error_answer(error)
+    if isinstance(error, (Overloaded, WorkerUnavailable)):
+        headers = [header for header in headers if header[0] != b"x-smg-error-code"]
+        body = orjson.dumps({"error": error.message})
+    return status, headers, body
+
+
 def conversation_json(conversation: Conversation) -> bytes:
     """A conversation as the API shows it."""
     return orjson.dumps(
@@ -214,12 +225,12 @@ def _set_texts(pairs: dict[str, str | None]) -> dict[str, str]:
 
 
 def _limit(text: str) -> int:
-    """A limit from a query; 0 for none."""
+    """How many items a page holds, from a query: none, 0, or more than a page may hold is as many as one may."""
     if not text:
-        return 0
+        return MAX_PAGE
     if not text.isascii() or not text.isdigit() or len(text) > 9:
         raise InvalidRequest(f"limit is {text[:40]!r}; it must be a whole number from 1 to 100")
-    return int(text)
+    return min(int(text) or MAX_PAGE, MAX_PAGE)
 
 
 def _check_include(request: HttpRequest) -> None:

@@ -17,8 +17,8 @@ _NAMES = """
     jemalloc-prof-dir job-queue-capacity job-queue-concurrency jwt-audience jwt-issuer jwt-jwks-uri
     jwt-role-mapping kv-connector-annotation kv-engine-id-annotation kv-index
     least-load-default-throughput least-load-kv-pressure-weight least-load-max-waiting-requests
-    least-load-mean-prefill-tokens log-dir log-mm-timing max-background-responses
-    max-buffered-request-bytes mcp-config-path mesh-advertise-host mesh-host mesh-peer-urls
+    least-load-mean-prefill-tokens log-dir log-mm-timing
+    max-buffered-request-bytes mesh-advertise-host mesh-host mesh-peer-urls
     mesh-port mesh-server-name mesh-tls-ca-cert mesh-tls-cert mesh-tls-key
     mm-allow-private-media-hosts mm-allowed-media-domains mm-per-request-image-limit
     mm-pixel-cache-mb mm-pixel-rdma mm-processing model-id-from multimodal-max-inflight-bytes

@@ -78,17 +78,18 @@ class Admission:
     def permit(self) -> Self:
         """A place to hold while the body of an `async with` runs; freed on every exit.
 
-        Entering raises:
-            Overloaded: the queue is full.
-            WorkerUnavailable: waited longer than the queue's time.
-            DeadlineExceeded: waited longer than a request may take.
+        Entering raises what `wait` raises.
         """
         # Places are only counted, so all requests share the one object.
         return self
 
     async def __aenter__(self) -> None:
-        if self._waiting or not self._may_start():
-            await self._wait()
+        if not self.enter_now():
+            await self.wait()
+
+    def enter_now(self) -> bool:
+        """Take a place if one is free and nobody waits; else `wait` gets one. `leave` gives it back."""
+        return not self._waiting and self._may_start()
 
     async def __aexit__(self, *_: object) -> None:
         self.leave()
@@ -136,7 +137,14 @@ class Admission:
             if not place.done():
                 place.set_exception(error)
 
-    async def _wait(self) -> None:
+    async def wait(self) -> None:
+        """Wait in the queue for a place.
+
+        Raises:
+            Overloaded: the queue is full.
+            WorkerUnavailable: waited longer than the queue's time.
+            DeadlineExceeded: waited longer than a request may take.
+        """
         if len(self._waiting) >= self._queue_size:
             raise Overloaded(
                 f"{self.running} requests run and {len(self._waiting)} wait; no more are taken now",

@@ -53,7 +53,11 @@ class RetryOptions:
 
     def pause_s(self, failed_attempts: int) -> float:
         """Seconds to wait after so many failed tries."""
-        pause = min(self.initial_backoff_s * self.multiplier ** (failed_attempts - 1), self.max_backoff_s)
+        try:
+            pause = min(self.initial_backoff_s * self.multiplier ** (failed_attempts - 1), self.max_backoff_s)
+        except OverflowError:
+            # Many attempts, or a large multiplier.
+            pause = self.max_backoff_s if self.initial_backoff_s else 0.0
         return pause * (1 + self.jitter * random.uniform(-1, 1))  # noqa: S311 - spreads load, guards nothing
 
 
@@ -83,10 +87,13 @@ class Work(NamedTuple):
 
 async def _attempt(worker: Worker, answer: Answer, groups: list[Group]) -> None:
     """Run what is not complete of an answer on a worker, to the end of the answer."""
-    unended = sum(not choice.has_ended for choice in _choices(groups))
+    choices = _choices(groups)
+    unended = len(choices)
     if answer.is_open:
+        unended = sum(not choice.has_ended for choice in choices)
         groups = _resumed(groups)
-    answer.start(worker, _choices(groups), unended)
+        choices = _choices(groups)
+    answer.start(worker, choices, unended)
     try:
         for group in groups:
             _submit(worker, group)
@@ -219,8 +226,9 @@ class EngineCall:
                     excluded |= {worker.id}
                 self._on_retry(work.route)
                 await answer.pause(self._retries.pause_s(attempt))
-        finally:
+        except BaseException:
             _abandon(groups)
+            raise
 
     def _place(
         self,

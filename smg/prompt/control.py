@@ -107,6 +107,10 @@ class ControlCuts:
             done, strips = match.end(), token in self._right
         yield text[done:].lstrip(_WHITE_SPACE) if strips else text[done:]
 
+    def cut_at_once(self, text: str) -> list[str] | None:
+        """What `cut` gives as a list, made faster; None where white space beside tokens has to go."""
+        return None if self._left or self._right else self._pattern.split(text)
+
     def spells(self, text: str) -> bool:
         """Whether a control token is spelled in the text."""
         return self._pattern.search(text) is not None

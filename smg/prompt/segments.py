@@ -20,6 +20,8 @@ _ENTRY_OVERHEAD = 200  # bytes of two objects and their place in a dict, about
 _LARGEST_SHARE = 8  # an entry larger than this part of the cache is not kept
 
 
+# A rendered prompt that is encoded at once: more has pauses in which it may be refused.
+SHORT_CHARS = 16_384
 _MAX_STORED = 256  # segments of one prompt that are kept: one prompt must not push out everybody else's
 
 
@@ -188,6 +190,10 @@ class PromptEncoder:
         Raises:
             ContextTooLong: there are more ids; the rest is not encoded.
         """
+        if len(rendered) <= SHORT_CHARS and self.is_uniform:
+            pieces = self._cuts.cut_at_once(rendered)
+            if pieces is not None:
+                return self._encode_short(pieces, mark, max_tokens)
         prompt = _Prompt(max_tokens)
         if self._whole is not None and not mark:
             prompt.add(self._whole.encode(rendered))
@@ -202,6 +208,29 @@ class PromptEncoder:
                 else:
                     self._add_segment(prompt, text, may_spell=bool(mark))
         return bytes(prompt.ids)
+
+    def _encode_short(self, pieces: list[str], mark: str, max_tokens: int | None) -> bytes:
+        """What `encode_rendered` does, for a text so short that its bound may be looked at when all is encoded."""
+        controls, known = self._cuts.ids, self._cache.get
+        parts: list[bytes] = []
+        for n, piece in enumerate(pieces):
+            if n & 1:
+                parts.append(controls[piece])
+            elif piece:
+                text = piece.replace(mark, "") if mark else piece
+                ids = known(text)
+                parts.append(self._encoded(text, may_spell=bool(mark)) if ids is None else ids)
+        packed = b"".join(parts)
+        if max_tokens is not None and len(packed) > max_tokens * ID_BYTES:
+            raise too_long(max_tokens)
+        return packed
+
+    def _encoded(self, text: str, *, may_spell: bool) -> bytes:
+        """Ids of a short segment that the cache has not, which gets it."""
+        encoder = self._plain if may_spell and self._cuts.spells(text) else self._fast
+        ids = encoder.encode(text)
+        self._cache.put(text, ids)
+        return ids
 
     def frame(self, before: str, after: str) -> Frame:
         """What stands around a message, from the rendered text before and after it."""

@@ -45,13 +45,30 @@ _KEPT: Mapping[str, tuple[str, ...] | None] = MappingProxyType(
 )
 _UNDERSTOOD = frozenset(("message", "reasoning", "mcp_list_tools", "mcp_call", REFERENCE))
 _PREFIXES = MappingProxyType(
-    {"message": "msg", "reasoning": "rs", "mcp_list_tools": "mcpl", "mcp_call": "mcp", "function_call": "fc"}
+    {
+        "message": "msg",
+        "reasoning": "rs",
+        "mcp_list_tools": "mcpl",
+        "mcp_call": "mcp",
+        "mcp_approval_request": "mcpr",
+        "function_call": "fc",
+        "custom_tool_call": "ctc",
+        "web_search_call": "ws",
+        "code_interpreter_call": "ci",
+        "file_search_call": "fs",
+        "image_generation_call": "ig",
+    }
 )
 
 
 def new_item_id(kind: str) -> str:
     """An id that nobody else has, with the prefix of its kind."""
     return f"{_PREFIXES.get(kind) or kind[:3]}_{secrets.token_hex(25)}"
+
+
+def is_kind(kind: str) -> bool:
+    """Items of this kind can be put into conversations, or referred to."""
+    return kind in _KEPT or kind == REFERENCE
 
 
 def checked_item(index: int, value: object, created_at: int) -> StoredItem | str:

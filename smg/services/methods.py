@@ -19,11 +19,20 @@ DECISION_SERVICE = "smg.decision.v1.DecisionService"
 MODEL_SERVICE = "smg.model.v1.ModelService"
 ADMIN_SERVICE = "smg.admin.v1.AdminService"
 CONVERSATIONS_SERVICE = "smg.responses.v1.ConversationsService"
+RESPONSES_SERVICE = "smg.responses.v1.ResponsesService"
 
 CHAT_ROUTE, COMPLETIONS_ROUTE = "grpc_chat", "grpc_completions"
 MODELS_ROUTE, ADMIN_ROUTE, DECISIONS_ROUTE = "grpc_models", "grpc_admin", "grpc_decisions"
-CONVERSATIONS_ROUTE = "grpc_conversations"
-ROUTES = (CHAT_ROUTE, COMPLETIONS_ROUTE, MODELS_ROUTE, ADMIN_ROUTE, DECISIONS_ROUTE, CONVERSATIONS_ROUTE)
+CONVERSATIONS_ROUTE, RESPONSES_ROUTE = "grpc_conversations", "grpc_responses"
+ROUTES = (
+    CHAT_ROUTE,
+    COMPLETIONS_ROUTE,
+    MODELS_ROUTE,
+    ADMIN_ROUTE,
+    DECISIONS_ROUTE,
+    CONVERSATIONS_ROUTE,
+    RESPONSES_ROUTE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +58,9 @@ _CHAT = Method(CHAT_ROUTE, "serving", "chatcmpl", is_admitted=True)
 _COMPLETIONS = Method(COMPLETIONS_ROUTE, "serving", "cmpl", is_admitted=True)
 _DECISIONS = Method(DECISIONS_ROUTE, "serving", "dec", is_admitted=True)
 _ADMIN = Method(ADMIN_ROUTE, "admin")
-_CONVERSATIONS = Method(CONVERSATIONS_ROUTE, "serving")
+_CONVERSATIONS = Method(CONVERSATIONS_ROUTE, "serving", is_admitted=True)
+_RESPONSES = Method(RESPONSES_ROUTE, "serving", "resp")
+_NEW_RESPONSES = Method(RESPONSES_ROUTE, "serving", "resp", is_admitted=True)
 _ADMIN_READ = Method(ADMIN_ROUTE, "admin", is_read=True)
 
 METHODS: Mapping[str, Method] = MappingProxyType(
@@ -69,6 +80,12 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         f"/{ADMIN_SERVICE}/UpdateWorker": _ADMIN,
         f"/{ADMIN_SERVICE}/RemoveWorker": _ADMIN,
         f"/{ADMIN_SERVICE}/FlushCaches": _ADMIN,
+        f"/{RESPONSES_SERVICE}/CreateResponse": _NEW_RESPONSES,
+        f"/{RESPONSES_SERVICE}/StreamResponse": _NEW_RESPONSES,
+        f"/{RESPONSES_SERVICE}/GetResponse": _RESPONSES,
+        f"/{RESPONSES_SERVICE}/DeleteResponse": _RESPONSES,
+        f"/{RESPONSES_SERVICE}/CancelResponse": _RESPONSES,
+        f"/{RESPONSES_SERVICE}/ListInputItems": _RESPONSES,
         f"/{CONVERSATIONS_SERVICE}/CreateConversation": _CONVERSATIONS,
         f"/{CONVERSATIONS_SERVICE}/GetConversation": _CONVERSATIONS,
         f"/{CONVERSATIONS_SERVICE}/UpdateConversation": _CONVERSATIONS,

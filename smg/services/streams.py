@@ -245,11 +245,29 @@ class PieceBuffer:
             self._on_overflow()
 
 
+class AnswerBuffer(Protocol):
+    """Where an answer waits for its reader, as far as deliver() sees it."""
+
+    overflow: SlowReader | None
+
+    def call_on_overflow(self, callback: Callable[[], object]) -> None:
+        """Be told when the client is too far behind."""
+        ...
+
+    def fail(self, error: SmgError) -> None:
+        """Nothing more comes, because of an error."""
+        ...
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        ...
+
+
 class MessageSource(Protocol[MessageT_co]):
     """Makes the messages of a streamed answer; see smg/services/stream_sinks.py."""
 
     @property
-    def buffer(self) -> PieceBuffer:
+    def buffer(self) -> AnswerBuffer:
         """Where the pieces wait."""
         ...
 
@@ -289,7 +307,7 @@ async def deliver(
 
 
 async def _answer(
-    pieces: PieceBuffer, run: Callable[[], Awaitable[None]], bound: asyncio.Timeout, max_stall_s: float
+    pieces: AnswerBuffer, run: Callable[[], Awaitable[None]], bound: asyncio.Timeout, max_stall_s: float
 ) -> None:
     try:
         await run()

@@ -13,6 +13,7 @@ from smg.settings.fleet import BreakerSettings, DiscoverySettings, FleetSettings
 from smg.settings.history import HistorySettings
 from smg.settings.keys import ControlPlaneKey, TenantKey
 from smg.settings.load import Loaded, environment, load
+from smg.settings.mcp import McpSettings
 from smg.settings.options import Option, options_of
 from smg.settings.overload import OverloadSettings
 from smg.settings.sections import (
@@ -49,6 +50,7 @@ __all__ = [
     "TelemetrySettings",
     "DecisionSettings",
     "HistorySettings",
+    "McpSettings",
     "EngineSettings",
     "Section",
     "TenantKey",

@@ -32,6 +32,9 @@ def _check_name(text: str) -> str:
     return text
 
 
+# The breaker remembers when each of them happened, per worker.
+MAX_FAILURES = 100_000
+
 Selector = Annotated[str, AfterValidator(_check_selector)]
 DnsName = Annotated[str, AfterValidator(_check_name)]
 
@@ -88,7 +91,9 @@ class DiscoverySettings(Section):
 class BreakerSettings(Section):
     """When a worker whose requests keep failing is left alone. A client's mistakes never count."""
 
-    cb_failure_threshold: int = setting(10, "Failures in a row that open a worker's circuit breaker.", ge=1)
+    cb_failure_threshold: int = setting(
+        10, "Failures in a row that open a worker's circuit breaker.", ge=1, le=MAX_FAILURES
+    )
     cb_success_threshold: int = setting(
         3, "Successes in a row that close it again, and requests that try the worker at a time.", ge=1
     )

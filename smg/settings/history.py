@@ -34,6 +34,23 @@ class HistorySettings(Section):
     history_memory_retention_secs: float = setting(
         0.0, "Seconds that history is kept in memory after it was last written. 0 sets no limit.", ge=0
     )
+    history_max_chain: int = setting(
+        1000, "Most earlier responses of a chain that a model is shown; of a longer one the newest.", ge=1
+    )
+    history_max_items: int = setting(
+        5000, "Most items of a conversation that a model is shown; of a longer one the newest.", ge=1
+    )
+    max_background_responses: int = setting(
+        0,
+        "Responses with `background: true` that run or wait at a time. 0: background is accepted and ignored.",
+        ge=0,
+    )
+    background_max_event_bytes: int = setting(
+        8 * _MIB,
+        "Most bytes of events kept of each streamed response in the background.",
+        metavar="BYTES",
+        ge=_MIB,
+    )
     sqlite_path: str = setting("smg-history.db", "File of the SQLite database.", metavar="PATH", min_length=1)
     history_timeout_secs: float = setting(
         5.0, "Longest wait for the SQLite database while others write, in seconds.", gt=0

@@ -24,6 +24,7 @@ from smg.settings.fields import (
 )
 from smg.settings.fleet import BreakerSettings, DiscoverySettings, FleetSettings
 from smg.settings.history import HistorySettings
+from smg.settings.mcp import McpSettings
 from smg.settings.overload import OverloadSettings
 from smg.settings.telemetry import TelemetrySettings
 from smg.settings.tls import TlsSettings
@@ -289,6 +290,7 @@ class RouterSettings(Section):
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
     decisions: DecisionSettings = Field(default_factory=DecisionSettings)
     history: HistorySettings = Field(default_factory=HistorySettings)
+    mcp: McpSettings = Field(default_factory=McpSettings)
 
 
 class EngineSettings(Section):

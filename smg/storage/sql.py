@@ -264,8 +264,7 @@ class SqlStore:
                 f"the history store did not answer within {self._timeout_s:g} s; try again"
             ) from error
         except (SQLAlchemyError, OSError) as error:
-            # What a driver says may quote the statement's values.
-            raise StorageFailed(f"the history store failed ({type(error).__name__}); try again") from error
+            raise StorageFailed(f"the history store failed ({_kind_of(error)}); try again") from error
 
     async def _append_missing(
         self, connection: AsyncConnection, tenant: str, conversation_id: str, items: Sequence[StoredItem]
@@ -375,3 +374,15 @@ async def _forget_unlinked(connection: AsyncConnection, tenant: str, ids: Iterab
 def _batches(values: Sequence[T]) -> Iterator[Sequence[T]]:
     for at in range(0, len(values), _BATCH):
         yield values[at : at + _BATCH]
+
+
+def _kind_of(error: Exception) -> str:
+    """What failed, such as `OperationalError SQLITE_FULL`. What a driver says in words may quote the statement's values."""
+    cause: object = getattr(error, "orig", None) or error
+    while isinstance(cause, Exception):
+        for code in ("sqlite_errorname", "sqlstate"):
+            name = getattr(cause, code, None)
+            if isinstance(name, str):
+                return f"{type(error).__name__} {name}"
+        cause = cause.__cause__
+    return type(error).__name__

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -12,8 +11,7 @@ if TYPE_CHECKING:
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerSnapshot:
+class WorkerSnapshot(NamedTuple):
     """One worker that is ready for the model in question.
 
     Attributes:
@@ -36,6 +34,6 @@ class WorkerSnapshot:
     running: int = 0
     waiting: int = 0
     saturation: float = 0.0
-    labels: Mapping[str, str] = field(default_factory=lambda: _NO_LABELS)
+    labels: Mapping[str, str] = _NO_LABELS
     instance_id: str = ""
     slots: int = 0

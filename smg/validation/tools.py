@@ -46,6 +46,11 @@ def tool_faults(request: chat_pb2.ChatRequest) -> list[Fault]:
     return faults
 
 
+def is_usable_name(name: str) -> bool:
+    """No template breaks on the name."""
+    return _UNUSABLE.search(name) is None
+
+
 def is_forced(request: chat_pb2.ChatRequest) -> bool:
     """True if the answer must be a call."""
     return request.tool_choice.mode in _FORCED

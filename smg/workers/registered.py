@@ -191,21 +191,24 @@ class RegisteredWorker:
     def _snapshot(
         self, snapshot_id: str, url: str, load: card_pb2.Load, inflight: int, ranks: int = 1
     ) -> WorkerSnapshot:
-        description = self.description
-        most = description.max_running if description else 0
+        worker = self.worker
+        description = (worker.description if worker is not None else None) or self.last_description
+        most = description.max_running if description is not None else 0
+        running, waiting = load.running, load.waiting
         # The engine's own numbers are late by a step: what was submitted meanwhile counts as well.
-        busy: float = max(load.running + load.waiting, inflight)
-        if self.worker is not None and ranks == 1:
-            busy += self.worker.backlog_tokens / BACKLOG_TOKENS
+        busy: float = max(running + waiting, inflight)
+        if worker is not None and ranks == 1:
+            busy += worker.backlog_tokens / BACKLOG_TOKENS
         slots = most / ranks or _ASSUMED_MAX_RUNNING
+        # By place: one is made for every request.
         return WorkerSnapshot(
-            id=snapshot_id,
-            url=url,
-            inflight_requests=inflight,
-            running=load.running,
-            waiting=load.waiting,
-            saturation=busy / slots,
-            slots=round(slots),
-            labels=self.labels,
-            instance_id=description.instance_id if description else "",
+            snapshot_id,
+            url,
+            inflight,
+            running,
+            waiting,
+            busy / slots,
+            self.labels,
+            description.instance_id if description is not None else "",
+            round(slots),
         )

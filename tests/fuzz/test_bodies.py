@@ -182,7 +182,7 @@ def places(value: Any) -> list[tuple[Any, Any]]:
 @st.composite
 def bodies(draw: st.DrawFn, valid: dict[str, Any]) -> bytes:
     """A valid body with few of its members, some of them spoilt, and sometimes not even JSON."""
-    required = {"model", "messages", "prompt"}
+    required = {"model", "messages", "prompt", "state", "input", "questions"}
     optional = sorted(valid.keys() - required)
     kept = draw(st.sets(st.sampled_from(optional), max_size=8))
     body = copy.deepcopy({name: value for name, value in valid.items() if name in required or name in kept})

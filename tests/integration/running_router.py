@@ -31,6 +31,7 @@ async def running_router(
     decisions=None,
     models=None,
     history=None,
+    mcp=None,
     telemetry=None,
     overload=None,
     **listener,
@@ -51,6 +52,7 @@ async def running_router(
             "decisions": decisions or {},
             "models": models or {},
             "history": history or {},
+            "mcp": mcp or {},
             "telemetry": telemetry or {},
             "overload": overload or {},
         }

@@ -207,7 +207,15 @@ async def test_pages(gateway):
     assert await texts(gateway, name, "order=asc&limit=2&after=msg_page_1") == ["2", "3"]
     assert await texts(gateway, name, "limit=2&after=msg_page_1") == ["0"]
     assert len(await texts(gateway, name, "limit=0")) == len(await texts(gateway, name, "limit=101")) == 5
-    for query, more in (("limit=6", False), ("limit=5", True), ("limit=4", True)):
+    for query, more in (
+        ("limit=6", False),
+        ("limit=5", True),
+        ("limit=4", True),
+        ("", False),
+        ("limit=0", False),
+        ("limit=101", False),
+        ("after=msg_page_0", False),  # the last one: an empty page
+    ):
         page = (await gateway.http.get(f"{PATH}/{name}/items?{query}")).json()
         assert page["has_more"] is more
     for query, status in (("limit=-1", 400), ("limit=abc", 400), ("limit=", 200), ("after=msg_nope", 404)):
@@ -310,6 +318,22 @@ async def test_tenants_have_conversations_of_their_own():
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await stub.GetConversation(pb.GetConversationRequest(id=made["id"]))
         assert caught.value.code() == grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_a_full_router_refuses_conversations_in_their_own_form():
+    async with running_router(admission={"max_concurrent_requests": 1, "queue_size": 0}) as gateway:
+        name = await begun(gateway)
+        path = f"{PATH}/{name}"
+        stub = conversations_pb2_grpc.ConversationsServiceStub(gateway.channel)
+        async with gateway.router.admission.permit():
+            for method, url in (("POST", PATH), ("GET", path), ("GET", f"{path}/items"), ("DELETE", path)):
+                answer = await gateway.http.request(method, url)
+                assert (answer.status_code, answer.headers["retry-after"]) == (429, "2")
+                assert isinstance(answer.json()["error"], str)
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await stub.GetConversation(pb.GetConversationRequest(id=name))
+            assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert (await gateway.http.get(path)).status_code == 200
 
 
 async def test_a_database_that_is_away_is_told_and_ends_nothing():

@@ -66,6 +66,7 @@ async def test_a_worker_is_taken_out_of_service_and_back_over_both_doors(echo_wo
     async with running_router(await echo_worker()) as gateway:
         http, worker_id = gateway.http, gateway.router.registry.workers()[0].id
         path = f"/workers/{worker_id}"
+        assert (await http.put(path, json={"draining": 1})).status_code == 400
         assert (await http.put(path, json={"draining": True})).status_code == 202
         told = (await http.get(path)).json()
         assert (told["status"], told["is_healthy"], told["labels"]) == ("draining", False, {})

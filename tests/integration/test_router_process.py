@@ -20,8 +20,12 @@ async def until(condition):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("signals", "status"),
-    [((signal.SIGKILL,), -signal.SIGKILL), ((signal.SIGTERM, signal.SIGTERM), 128 + signal.SIGTERM)],
-    ids=["killed", "told twice"],
+    [
+        ((signal.SIGKILL,), -signal.SIGKILL),
+        ((signal.SIGTERM, signal.SIGTERM), 128 + signal.SIGTERM),
+        ((signal.SIGHUP, signal.SIGHUP), 128 + signal.SIGHUP),
+    ],
+    ids=["killed", "told twice", "hung up twice"],
 )
 async def test_an_engine_drops_what_its_router_has_started(echo_worker, tmp_path, signals, status):
     url = await echo_worker()

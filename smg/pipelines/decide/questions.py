@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-import orjson
 from pydantic_core import from_json
 
+from smg.decisions.json_text import json_bytes
 from smg.decisions.kinds import Kind
 from smg.decisions.layout import ShownOption, choice_text, noul_text, score_text, set_text, span_text
 from smg.decisions.spans import Place, words
@@ -101,7 +101,7 @@ def state_text(state: q.State) -> str:
         f"{key} ({state.roles[key]})" if key in state.roles else key: part
         for key, part in cast("dict[str, Any]", value).items()
     }
-    return orjson.dumps(parts).decode()
+    return json_bytes(parts).decode()
 
 
 def content_text(content: q.Content) -> str:

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from smg.policies import POLICIES
 from smg.settings import (
     AdmissionSettings,
+    BreakerSettings,
     CallerSettings,
     ListenerSettings,
     ModelSettings,
@@ -187,6 +188,11 @@ def test_worker_addresses_are_normalised(url, expected):
 def test_other_worker_addresses_are_refused(url):
     with pytest.raises(ValidationError, match=r"grpc://host:port|not an address"):
         WorkerSettings(worker_urls=(url,))
+
+
+def test_failures_that_a_breaker_remembers_are_bounded():
+    with pytest.raises(ValidationError, match="cb_failure_threshold"):
+        BreakerSettings(cb_failure_threshold=2**63)
 
 
 def test_a_worker_may_not_be_given_twice():

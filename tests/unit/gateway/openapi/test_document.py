@@ -28,7 +28,7 @@ def operations():
 def routes():
     return {
         (route.method, route.path.replace("*}", "}")): route
-        for route in build_routes(*(Mock() for _ in range(5)))
+        for route in build_routes(*(Mock() for _ in range(6)))
     }
 
 
@@ -78,11 +78,14 @@ def test_every_reference_leads_somewhere_and_every_component_is_used():
     assert "`MethodNotAllowed`" in document["info"]["description"]
 
 
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions", "/v1/responses"])
 def test_every_status_that_an_engine_or_the_gateway_may_answer_is_documented(path):
     responses = plain_document()["paths"][path]["post"]["responses"]
     engine = {errors.EngineError("no", engine_code=code).status for code in range(1, 17)}
     others = (errors.MethodNotAllowed, errors.DecisionsRefused)
+    if path != "/v1/responses":
+        # Only servers of tools can cause it.
+        others = (*others, errors.DependencyFailed)
     own = {error.http_status for error in every_error() if not issubclass(error, others)}
     assert {str(status) for status in engine | own} <= responses.keys()
 
@@ -133,7 +136,8 @@ def test_every_operation_has_an_example_of_what_it_takes_and_answers():
         content = operation["responses"]["200"]["content"]
         if key[1].startswith("/v1") or key[1] == "/readiness":
             assert all(media["examples"] for media in content.values()), key
-        if key[0] == "POST":
+        # Stopping a response takes nothing.
+        if key[0] == "POST" and not key[1].endswith("/cancel"):
             assert operation["requestBody"]["content"]["application/json"]["examples"]
 
 

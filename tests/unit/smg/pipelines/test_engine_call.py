@@ -122,3 +122,8 @@ async def test_without_a_form_a_worker_that_enforces_none_will_do():
         task = asyncio.ensure_future(run(registry, ""))
         await worker.asked.wait()
         task.cancel()
+
+
+@pytest.mark.parametrize(("initial_s", "expected"), [(0.05, 30.0), (0.0, 0.0)])
+def test_the_pause_after_very_many_attempts_is_the_longest(initial_s, expected):
+    assert RetryOptions(initial_backoff_s=initial_s, jitter=0.0).pause_s(5000) == expected

@@ -5,8 +5,11 @@ from __future__ import annotations
 import threading
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from smg.errors import ContextTooLong
+from smg.prompt import segments
 from smg.prompt.control import ControlCuts, ControlToken
 from smg.prompt.packed import pack_ids, unpack_ids
 from smg.prompt.parts import SafeCuts
@@ -158,3 +161,33 @@ def test_one_prompt_fills_no_more_than_its_share_of_the_cache() -> None:
     prompts.encode_rendered("<s>".join(f"segment {n}" for n in range(2000)))
     assert cache.get("segment 0") is not None
     assert cache.get("segment 1999") is None
+
+
+@given(
+    pieces=st.lists(
+        st.sampled_from(["<s>", "<s>>", "<end>", "a", " b\n", "<", "s>", "\ue000<s\ue000>", "long " * 40])
+    ),
+    mark=st.sampled_from(["", "\ue000"]),
+    bound=st.none() | st.integers(0, 60),
+)
+def test_short_prompts_are_encoded_at_once_and_no_different(
+    pieces: list[str], mark: str, bound: int | None
+) -> None:
+    cuts = ControlCuts([control(1, "<s>"), control(2, "<s>>"), control(3, "<end>")])
+
+    def encoded(rendered: str) -> list[int] | None:
+        plain, fast = CodePoints(), CodePoints(offset=0)
+        prompts = PromptEncoder(cuts, plain=plain, fast=fast, cache=SegmentCache(1 << 20))
+        try:
+            ids = unpack_ids(prompts.encode_rendered(rendered, mark, max_tokens=bound))
+        except ContextTooLong:
+            return None
+        # From the cache it is the same.
+        assert unpack_ids(prompts.encode_rendered(rendered, mark)) == ids
+        return ids
+
+    rendered = "".join(pieces)
+    at_once = encoded(rendered)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(segments, "SHORT_CHARS", -1)
+        assert encoded(rendered) == at_once

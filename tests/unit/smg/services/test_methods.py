@@ -9,13 +9,14 @@ from smg.services.methods import (
     DECISION_SERVICE,
     METHODS,
     MODEL_SERVICE,
+    RESPONSES_SERVICE,
     ROUTES,
 )
 from smg_proto.admin.v1 import admin_pb2
 from smg_proto.chat.v1 import chat_pb2
 from smg_proto.decision.v1 import decision_pb2
 from smg_proto.model.v1 import model_pb2
-from smg_proto.responses.v1 import conversations_pb2
+from smg_proto.responses.v1 import conversations_pb2, responses_pb2
 
 FILES = {
     CHAT_SERVICE: chat_pb2,
@@ -23,6 +24,7 @@ FILES = {
     MODEL_SERVICE: model_pb2,
     ADMIN_SERVICE: admin_pb2,
     CONVERSATIONS_SERVICE: conversations_pb2,
+    RESPONSES_SERVICE: responses_pb2,
 }
 
 

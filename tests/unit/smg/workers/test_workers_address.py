@@ -39,6 +39,13 @@ def test_good_addresses(url, scheme, host, target):
         ("grpc://user@host:1", "nothing else"),
         ("grpc://host:1?a=b", "nothing else"),
         ("grpc://[::1:5", "not a url"),
+        ("grpc://host:0", "port outside"),
+        ("grpc://a\nb:1", "cannot be printed"),
+        ("grpc://host:1\t", "cannot be printed"),
+        ("grpc://a..b:1", r"the host 'a\.\.b'"),
+        ("grpc://.:1", r"the host '\.'"),
+        (f"grpc://{'a' * 64}:1", "the host"),
+        (f"grpc://{'é' * 70}:1", "the host"),
     ],
 )
 def test_bad_addresses_are_refused_with_what_is_wrong(url, fault):
@@ -46,6 +53,12 @@ def test_bad_addresses_are_refused_with_what_is_wrong(url, fault):
         parse_url(url)
     assert caught.value.param == "url"
     assert repr(url) in caught.value.message
+
+
+def test_a_long_address_is_not_told_back_whole():
+    with pytest.raises(InvalidRequest) as caught:
+        parse_url("x" * 100_000 + "://" + "a" * 100_000)
+    assert len(caught.value.message) < 1000
 
 
 def test_pauses_double_up_to_the_longest():
