@@ -233,7 +233,10 @@ def _load_workshops(options: EngineOptions, cache: PrefixCache) -> dict[str, Wor
     """Load every model. Blocks."""
     paths, ids = options.model_paths, options.model_ids
     if not paths:
-        raise CannotStart("the echo engine needs --model-path DIR, a directory with a tokenizer.json")
+        raise CannotStart(
+            "the echo engine needs --model-path DIR, a directory with a tokenizer.json (--engine local needs none: a "
+            "small model comes along)"
+        )
     names: list[str | None] = [*ids] if ids else [None] * len(paths)
     if len(paths) == 1:
         paths *= len(names)

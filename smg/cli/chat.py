@@ -85,9 +85,9 @@ def run(arguments: Sequence[str]) -> int:
     headers = {"authorization": f"Bearer {key}"} if key else {}
     timeout = httpx.Timeout(_READ_TIMEOUT_S, connect=_CONNECT_TIMEOUT_S)
     try:
-        verify = ssl.create_default_context(cafile=options.ca_cert_path) if options.ca_cert_path else True
+        verify = ssl.create_default_context(cafile=options.ca_cert) if options.ca_cert else True
     except OSError as error:
-        _say(f"smg chat: --ca-cert-path '{options.ca_cert_path}': {error.strerror or error}")
+        _say(f"smg chat: --ca-cert '{options.ca_cert}': {error.strerror or error}")
         return 1
     with httpx.Client(base_url=options.url, headers=headers, timeout=timeout, verify=verify) as client:
         try:
@@ -124,7 +124,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--max-tokens", type=int, metavar="N", help="longest answer, in tokens")
     parser.add_argument("--api-key", metavar="KEY", help="key to show; better given as SMG_API_KEY")
     parser.add_argument(
+        "--ca-cert",
         "--ca-cert-path",
+        dest="ca_cert",
         metavar="FILE",
         help="authority of the gateway's certificate, PEM; else the system's",
     )
@@ -137,7 +139,7 @@ def _talk(conversation: Conversation, *, is_terminal: bool) -> int:
         # Loading it gives input() line editing and history; some builds of Python lack it.
         with contextlib.suppress(ImportError):
             importlib.import_module("readline")
-        _say(f"{conversation.model} · /reset /exit · Ctrl-C stops an answer")
+        _say(f"{conversation.model} · /help /reset /exit · Ctrl-C stops an answer")
     status = 0
     while (line := _read_line(is_terminal=is_terminal)) is not None:
         match line.strip():
@@ -147,6 +149,8 @@ def _talk(conversation: Conversation, *, is_terminal: bool) -> int:
                 break
             case "/reset":
                 conversation.reset()
+            case "/help" | "/?":
+                _say(ABOUT)
             case text:
                 # A script must see that an answer is missing; a person has read the message.
                 status = 0 if _answer(conversation, text) or is_terminal else 1

@@ -53,9 +53,7 @@ def parse_url(url: str) -> Address:
     Raises:
         InvalidRequest: another scheme, no host that could be looked up, no port, or anything after the port but a slash.
     """
-    wanted = (
-        f"worker url {url[:_SHOWN_CHARS]!r}: expected grpc://host:port, grpcs://host:port or http://host:port"
-    )
+    wanted = f"worker url {url[:_SHOWN_CHARS]!r}: expected grpc://host:port or grpcs://host:port"
     # urlsplit drops some of them, so that another address than the one that was given would be used.
     if not url.isprintable():
         raise InvalidRequest(f"{wanted}, got characters that cannot be printed", param="url")

@@ -6,6 +6,7 @@ import ssl
 import threading
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
@@ -15,6 +16,7 @@ import pytest
 import uvloop
 
 from servicers.tls import TlsFiles
+from smg.cli.doctor.command import examine, parse_target
 from smg.server import Router
 from smg.settings import ListenerSettings, RouterSettings, TlsSettings, WorkerSettings
 from smg_proto.chat.v1 import chat_pb2, chat_pb2_grpc
@@ -188,6 +190,21 @@ async def test_plain_http_on_the_port_is_told_so_and_harms_nobody(authority, iss
             assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
         async with http(running, trusting(authority)) as client:
             assert (await client.get("/liveness")).status_code == 200
+
+
+async def test_the_doctor_hears_tls_although_plain_http_is_answered_too(authority, issued):
+    async with router(is_ready=False, **listening(issued)) as running:
+        authority_of_url = f"127.0.0.1:{running.addresses.port}"
+        told: dict[str, tuple[str, str, str]] = {}
+        for scheme, ca_cert in (("https", authority.path), ("https", None), ("http", None)):
+            url = f"{scheme}://{authority_of_url}"
+            kind, target = parse_target(url)
+            report = await examine(url, kind, replace(target, ca_cert=ca_cert), "", "")
+            finding = next(each for each in report.findings if each.check == "transport")
+            told[f"{scheme} {ca_cert is not None}"] = (finding.level, finding.text, finding.advice)
+        assert told["https True"][0] == "ok"
+        assert "not trusted" in told["https False"][1]
+        assert told["http False"][2] == f"use https://{authority_of_url}"
 
 
 async def test_who_says_nothing_is_closed_after_the_bound(issued):

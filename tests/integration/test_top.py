@@ -61,5 +61,7 @@ async def test_the_command_prints_once_for_a_pipe(echo_worker, capsys):
             assert any(url in line and "ready" in line for line in told.splitlines())
             assert "\x1b" not in told
     assert await asyncio.to_thread(main, ["top", "http://127.0.0.1:1", "--once"]) == 1
-    assert "no gateway answers" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "no gateway answers" in told
+    assert "smg doctor http" in told
     assert await asyncio.to_thread(main, ["top", "ftp://127.0.0.1:1"]) == 2

@@ -115,7 +115,9 @@ async def speech_of(target: Target, *, is_http1: bool) -> Speech:
     if len(answer) >= _FRAME_HEAD_BYTES and answer[3] == _SETTINGS:
         return Speech.HTTP2
     if answer.startswith(b"HTTP/"):
-        return Speech.HTTP1
+        # Servers on TLS, our gateway among them, tell a client that forgot it so in plain HTTP, with a 400.
+        is_refusal = answer.split(b" ", 2)[1:2] == [b"400"]
+        return Speech.TLS if is_refusal and await _shakes_hands(target) else Speech.HTTP1
     if answer[:1] and answer[0] in _TLS_RECORDS and answer[1:2] == b"\x03":
         return Speech.TLS
     # Most servers close a connection that does not begin with a handshake, without a word.

@@ -60,7 +60,10 @@ class HttpSource:
             metrics = MetricsText(page.text)
             told = await self._workers()
         except (httpx.HTTPError, ValueError, KeyError) as error:
-            raise LookFailed(f"no gateway answers at {self._url}: {error or type(error).__name__}") from None
+            reason = str(error) or type(error).__name__
+            raise LookFailed(
+                f"no gateway answers at {self._url}: {reason} (smg doctor {self._url} tells more)"
+            ) from None
         if not metrics.has("smg_build_info"):
             raise LookFailed(f"what answers at {self._url} is no SMG gateway (smg doctor {self._url})")
         return snapshot_of(metrics, time.monotonic(), told)

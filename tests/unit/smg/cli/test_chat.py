@@ -53,6 +53,14 @@ def test_exit_ends_the_conversation(talk):
     assert talk("one\n/exit\ntwo\n")[1] == "one one\n"
 
 
+@pytest.mark.parametrize("line", ["/help", "/?"])
+def test_help_is_told_without_asking_the_model(talk, gateway, line):
+    status, out, err = talk(f"{line}\n")
+    assert (status, out) == (0, "")
+    assert "/reset" in err
+    assert not gateway.bodies
+
+
 def test_a_refused_question_is_told_and_not_kept(talk, gateway):
     status, out, err = talk("one\nrefuse\ntwo\n")
     assert "the gateway answered 400: temperature must be at most 2" in err
@@ -82,8 +90,8 @@ def test_a_gateway_without_models_is_told(talk, gateway):
 
 
 def test_an_authority_that_cannot_be_read_is_told(talk):
-    status, _, err = talk("one\n", "--ca-cert-path", "/no/ca")
-    assert (status, "--ca-cert-path '/no/ca': No such file" in err) == (1, True)
+    status, _, err = talk("one\n", "--ca-cert", "/no/ca")
+    assert (status, "--ca-cert '/no/ca': No such file" in err) == (1, True)
 
 
 def test_no_gateway_is_told(capsys):

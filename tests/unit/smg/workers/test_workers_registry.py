@@ -83,9 +83,7 @@ async def test_ids_are_stable_and_urls_unique(registry):
 
 
 async def test_a_url_of_another_scheme_is_refused_with_what_is_allowed(registry):
-    with pytest.raises(
-        InvalidRequest, match=r"grpc://host:port, grpcs://host:port or http://host:port.*'ftp'"
-    ):
+    with pytest.raises(InvalidRequest, match=r"grpc://host:port or grpcs://host:port.*'ftp'"):
         registry.add("ftp://127.0.0.1:1")
 
 
@@ -257,3 +255,25 @@ async def test_close_ends_every_task(opener):
     await opener.opened(url(5))
     await registry.close()
     assert asyncio.all_tasks() == before
+
+
+async def test_a_connection_that_breaks_while_it_is_closed_does_not_hold_up_the_end():
+    begun = asyncio.Event()
+
+    class Breaking(FakeWorker):
+        async def run(self):
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                raise RuntimeError("lost at the same moment") from None
+
+    async def open_breaking(worker_id, address, _):
+        return Breaking(worker_id, address, ("m",))
+
+    registry = WorkerRegistry(QUICK, open_worker=open_breaking)
+    registry.start()
+    registry.add(url(1))
+    await begun.wait()
+    async with asyncio.timeout(5):
+        await registry.close()
