@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from typing import TYPE_CHECKING
 
@@ -29,17 +28,3 @@ class Backoff:
         pause = min(options.backoff_min_s * 2.0 ** min(self._failures, 64), options.backoff_max_s)
         self._failures += 1
         return pause * (1 + options.backoff_jitter * self._rng.uniform(-1, 1))
-
-
-def raise_if_cancelled() -> None:
-    """Before a loop goes on after an error: end it where its task was cancelled at the same moment.
-
-    A connection that breaks while its task is cancelled ends with the error alone (Python's TaskGroup before 3.13 drops
-    the cancellation then), and the loop would connect for ever while the one who cancelled it waits for its end.
-
-    Raises:
-        asyncio.CancelledError: the task was cancelled.
-    """
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError

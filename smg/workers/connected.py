@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from smg.errors import UNAVAILABLE, EngineError, WorkerUnavailable
 from smg.workers.address import parse_url
-from smg.workers.backoff import Backoff, raise_if_cancelled
+from smg.workers.backoff import Backoff
 from smg.workers.base import Worker
 from smg.workers.failures import lost_error
 from smg.workers.health import HealthGate, WedgeWatch
@@ -105,7 +105,6 @@ class ConnectedWorker(Worker):
                     await self._serve_once()
                 except ConnectionLost as lost:
                     self._lost(str(lost))
-                    raise_if_cancelled()
                 if now() - started_at > _LASTING_S:
                     backoff.reset()
                 await asyncio.sleep(backoff.next_s())

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from smg.errors import Unsupported
-from smg.workers.backoff import Backoff, raise_if_cancelled
+from smg.workers.backoff import Backoff
 from smg.workers.base import ProtocolMismatch, Worker
 from smg.workers.breaker import BreakerState, is_own_fault
 from smg.workers.options import WorkerOptions
@@ -113,7 +113,6 @@ class Keeper:
                 self._detach(entry, str(fault))
             except Exception:  # noqa: BLE001 - a fault of ours in one connection must not end it for ever
                 _log.exception("worker %s: the connection broke down; it is opened again", entry.url)
-            raise_if_cancelled()
             await asyncio.sleep(backoff.next_s())
 
     def _attach(self, entry: RegisteredWorker, worker: Worker) -> None:

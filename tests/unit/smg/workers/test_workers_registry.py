@@ -255,25 +255,3 @@ async def test_close_ends_every_task(opener):
     await opener.opened(url(5))
     await registry.close()
     assert asyncio.all_tasks() == before
-
-
-async def test_a_connection_that_breaks_while_it_is_closed_does_not_hold_up_the_end():
-    begun = asyncio.Event()
-
-    class Breaking(FakeWorker):
-        async def run(self):
-            begun.set()
-            try:
-                await asyncio.Event().wait()
-            except asyncio.CancelledError:
-                raise RuntimeError("lost at the same moment") from None
-
-    async def open_breaking(worker_id, address, _):
-        return Breaking(worker_id, address, ("m",))
-
-    registry = WorkerRegistry(QUICK, open_worker=open_breaking)
-    registry.start()
-    registry.add(url(1))
-    await begun.wait()
-    async with asyncio.timeout(5):
-        await registry.close()
