@@ -108,6 +108,16 @@ def until(holds, deadline_s: float = 40.0) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_the_router_process_is_small_and_has_no_torch_in_it(served):
+    served.answer()
+    router = psutil.Process(served.process.pid)
+    mapped = {Path(region.path).name for region in router.memory_maps()}
+    assert not [name for name in mapped if "torch" in name]
+    assert [name for name in {Path(m.path).name for m in served.engine.memory_maps()} if "torch" in name]
+    assert router.memory_info().rss < LARGEST_ROUTER_BYTES
+
+
 def test_the_openai_client_gets_an_answer(served):
     assert "Paris" in served.answer()
 
@@ -235,16 +245,6 @@ def test_smg_chat_answers_through_a_pipe(served):
     )
     assert done.returncode == 0, done.stderr
     assert "Paris" in done.stdout
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_the_router_process_is_small_and_has_no_torch_in_it(served):
-    served.answer()
-    router = psutil.Process(served.process.pid)
-    mapped = {Path(region.path).name for region in router.memory_maps()}
-    assert not [name for name in mapped if "torch" in name]
-    assert [name for name in {Path(m.path).name for m in served.engine.memory_maps()} if "torch" in name]
-    assert router.memory_info().rss < LARGEST_ROUTER_BYTES
 
 
 def test_the_router_imports_no_engine_library():
