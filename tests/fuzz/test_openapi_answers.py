@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import yaml
 
 from tests.integration.running_router import running_router
 from tests.unit.gateway.openapi.judge import closed, closed_document, judge, plain_document
@@ -43,7 +44,8 @@ def faults(path, method, answer):
         return ["a body"] if answer.content else []
     kind = answer.headers["content-type"].split(";")[0]
     schema = entry["content"][kind]["schema"]
-    value = answer.json() if kind == "application/json" else answer.text
+    read = {"application/json": lambda _: answer.json(), "application/yaml": yaml.safe_load}.get(kind, str)
+    value = read(answer.text)
     return [fault.message for fault in judge(schema, closed_document()).iter_errors(value)]
 
 
