@@ -182,7 +182,10 @@ async def test_a_router_that_is_well_through_both_ports(echo_worker):
         assert all(finding.level == "ok" for finding in report.findings if finding.check != "event loop")
         assert worst.keys() >= {"clock", "version", "health", "readiness", "workers", "model", "queue"}
         guessed, _ = await findings(http.removeprefix("http://"), model="m")
-        assert [each.check for each in guessed.findings] == [each.check for each in report.findings]
+        # The event loop is told of once it has been measured, which may be between the two.
+        assert [each.check for each in guessed.findings if each.check != "event loop"] == [
+            each.check for each in report.findings if each.check != "event loop"
+        ]
         report, worst = await findings(f"grpc://{gateway.target}")
         assert report.is_well
         assert "gRPC port of a gateway" in worst["protocol"].text
