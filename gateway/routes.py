@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from gateway.admin import AdminHandlers
     from gateway.decisions.handlers import DecisionHandlers
+    from gateway.encode.handlers import EncodeHandlers
     from gateway.openai.handlers import OpenAIHandlers
     from gateway.reply import Header, Reply
     from gateway.request import HttpRequest
@@ -42,6 +43,7 @@ ROUTE_NAMES = (
     "systemone",
     "systemone_batch",
     "systemone_models",
+    "embeddings",
     "models",
     "model",
     "health",
@@ -89,6 +91,7 @@ class Route:
 def build_routes(
     openai: OpenAIHandlers,
     decide: DecisionHandlers,
+    encode: EncodeHandlers,
     status: StatusHandlers,
     admin: AdminHandlers,
     conversations: ConversationHandlers,
@@ -122,6 +125,9 @@ def build_routes(
             is_admitted=True,
         ),
         Route("GET", "/v1/systemone/models", decide.models, "systemone_models", "open"),
+        Route(
+            "POST", "/v1/embeddings", encode.embeddings, "embeddings", id_prefix="emb", is_admitted=True
+        ),
         Route("POST", "/v1/responses", responses.create, "responses", id_prefix="resp", is_admitted=True),
         Route("GET", "/v1/responses/{id}", responses.get, "response"),
         Route("DELETE", "/v1/responses/{id}", responses.delete, "response"),

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 
 from smg.settings.callers import CallerSettings
 from smg.settings.decisions import DecisionSettings
+from smg.settings.encoding import EncodingSettings
 from smg.settings.fields import (
     HIGHEST_PORT,
     HeaderName,
@@ -289,6 +290,7 @@ class RouterSettings(Section):
     tls: TlsSettings = Field(default_factory=TlsSettings)
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
     decisions: DecisionSettings = Field(default_factory=DecisionSettings)
+    encoding: EncodingSettings = Field(default_factory=EncodingSettings)
     history: HistorySettings = Field(default_factory=HistorySettings)
     mcp: McpSettings = Field(default_factory=McpSettings)
 
