@@ -1,10 +1,9 @@
 """Reads the file of --models-file: the models that one process serves, YAML or JSON.
 
-    models:
-      - path: /models/chat            # a directory, a GGUF file, or "default", "default-embedder"
-        id: chat                      # default: by the path
-      - path: /models/minilm
-        dimensions: [128, 256]        # what else is declared, for encoders: dimensions, layers, pooling, normalize
+    models: [{path: /models/chat, id: chat}, {path: default-embedder}, {path: /models/e, dimensions: [128, 256]}]
+
+A path is a directory, a GGUF file, "default" or "default-embedder". For encoders an entry may declare what the model's
+own files do not say: dimensions, layers, pooling, normalize.
 """
 
 from __future__ import annotations

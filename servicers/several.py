@@ -58,7 +58,7 @@ class SeveralEngines(Engine):
         for engine in self._engines:
             try:
                 await engine.stop()
-            except Exception:
+            except Exception:  # noqa: BLE001 - the others are stopped all the same
                 _log.exception("an engine did not stop in order")
 
     def describe(self) -> card_pb2.DescribeResponse:

@@ -33,6 +33,8 @@ KINDS = {
 TOPICS = {"billing": ("charged", "refund", "invoice"), "shipping": ("parcel", "delivery", "courier")}
 NAMES = ("tom", "anna", "maria", "peter", "lucy", "omar")
 _FILLER = ("please", "the", "can", "you", "my", "a", "with", "this", "what", "is", "about", "today")
+# No letter of any vocabulary here: the unknown token.
+_UNKNOWN = "\N{WAVING HAND SIGN}"
 _MAIL_HOSTS = ("example.com", "mail.org", "post.net")
 TAGS = ("O", "NAME", "EMAIL")
 
@@ -49,7 +51,10 @@ def write_tokenizer(target: Path, *, roberta: bool = False) -> int:
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.decoder = decoders.ByteLevel()
         trainer: Any = trainers.BpeTrainer(
-            vocab_size=700, special_tokens=names, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+            vocab_size=700,
+            special_tokens=names,
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
         )
         single, pair = "<s> $A </s>", "<s> $A </s> </s> $B </s>"
         ends = ("<s>", "</s>")
@@ -74,7 +79,9 @@ def write_tokenizer(target: Path, *, roberta: bool = False) -> int:
     return tokenizer.get_vocab_size()
 
 
-def write_embedder(target: Path, *, roberta: bool = False, pooling: str = "mean", normalize: bool = True) -> Path:
+def write_embedder(
+    target: Path, *, roberta: bool = False, pooling: str = "mean", normalize: bool = True
+) -> Path:
     """An embedder with random weights, with the files that sentence-transformers writes beside it."""
     import torch
     import transformers
@@ -82,7 +89,11 @@ def write_embedder(target: Path, *, roberta: bool = False, pooling: str = "mean"
     vocab_size = write_tokenizer(target, roberta=roberta)
     torch.manual_seed(7)
     if roberta:
-        sizes = {**SIZES, "max_position_embeddings": SIZES["max_position_embeddings"] + 2, "type_vocab_size": 1}
+        sizes = {
+            **SIZES,
+            "max_position_embeddings": SIZES["max_position_embeddings"] + 2,
+            "type_vocab_size": 1,
+        }
         model: Any = transformers.RobertaModel(
             transformers.RobertaConfig(vocab_size=vocab_size, pad_token_id=1, **sizes)
         )
@@ -97,8 +108,15 @@ def write_embedder(target: Path, *, roberta: bool = False, pooling: str = "mean"
         ])
     )  # fmt: skip
     (target / "1_Pooling").mkdir(exist_ok=True)
-    flags = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token", "max": "pooling_mode_max_tokens"}
-    told = {"word_embedding_dimension": SIZES["hidden_size"], **{flag: name == pooling for name, flag in flags.items()}}
+    flags = {
+        "mean": "pooling_mode_mean_tokens",
+        "cls": "pooling_mode_cls_token",
+        "max": "pooling_mode_max_tokens",
+    }
+    told = {
+        "word_embedding_dimension": SIZES["hidden_size"],
+        **{flag: name == pooling for name, flag in flags.items()},
+    }
     (target / "1_Pooling" / "config.json").write_text(json.dumps(told))
     config = json.loads((target / "config.json").read_text())
     config |= {"matryoshka_dimensions": [8, 16], "embedding_layers": [1, 2]}
@@ -106,8 +124,8 @@ def write_embedder(target: Path, *, roberta: bool = False, pooling: str = "mean"
     return target
 
 
-def write_classifier(target: Path) -> Path:
-    """Tells the kind of a request: one of three."""
+def write_classifier(target: Path, *, steps: int = 200) -> Path:
+    """Tells the kind of a request: one of three. With fewer steps it has learnt less."""
     draw = random.Random(3)
     labels = list(KINDS)
 
@@ -115,7 +133,7 @@ def write_classifier(target: Path) -> Path:
         label = draw.randrange(len(labels))
         return _sentence(draw, [draw.choice(KINDS[labels[label]])]), label
 
-    return _train_sequence(target, labels, [sample() for _ in range(400)])
+    return _train_sequence(target, labels, [sample() for _ in range(400)], steps=steps)
 
 
 def write_topics_classifier(target: Path) -> Path:
@@ -126,30 +144,34 @@ def write_topics_classifier(target: Path) -> Path:
     def sample() -> tuple[str, list[float]]:
         told = [draw.random() < 0.5 for _ in names]
         words = [draw.choice(TOPICS[name]) for name, is_there in zip(names, told, strict=True) if is_there]
-        return _sentence(draw, words), [float(each) for each in told]
+        return _sentence(draw, words, longest=40), [float(each) for each in told]
 
-    return _train_sequence(target, names, [sample() for _ in range(400)], problem_type="multi_label_classification")
+    return _train_sequence(
+        target, names, [sample() for _ in range(2000)], problem_type="multi_label_classification", steps=300
+    )
 
 
 def write_ranker(target: Path) -> Path:
-    """A cross-encoder with one output: whether the second text speaks of the first's kind."""
+    """A cross-encoder with one output: whether the second text speaks of code. The first does not count."""
     draw = random.Random(5)
     kinds = list(KINDS)
 
     def sample() -> tuple[tuple[str, str], list[float]]:
-        first, second = draw.choice(kinds), draw.choice(kinds)
-        if draw.random() < 0.5:
-            second = first
-        texts = (draw.choice(KINDS[first]), _sentence(draw, [draw.choice(KINDS[second])]))
-        return texts, [float(first == second)]
+        first = _sentence(draw, [draw.choice(KINDS[draw.choice(kinds)])])
+        kind = "code" if draw.random() < 0.5 else draw.choice(("math", "other"))
+        return (first, _sentence(draw, [draw.choice(KINDS[kind])])), [float(kind == "code")]
 
     return _train_sequence(
-        target, ["LABEL_0"], [sample() for _ in range(800)], problem_type="multi_label_classification", steps=150
+        target,
+        ["LABEL_0"],
+        [sample() for _ in range(1000)],
+        problem_type="multi_label_classification",
+        steps=200,
     )
 
 
-def write_tagger(target: Path) -> Path:
-    """Tells where names and e-mail addresses stand."""
+def write_tagger(target: Path, *, steps: int = 400) -> Path:
+    """Tells where names and e-mail addresses stand. With fewer steps it has learnt less."""
     import torch
     import transformers
     from tokenizers import Tokenizer
@@ -158,22 +180,23 @@ def write_tagger(target: Path) -> Path:
     vocab_size = write_tokenizer(target)
     tokenizer = Tokenizer.from_file(str(target / "tokenizer.json"))
     rows: list[tuple[list[int], list[int]]] = []
-    for _ in range(400):
+    for _ in range(2000):
         words, places = _tagged(draw)
         found = tokenizer.encode(words)
         tags = [
-            0
-            if special
-            else next((tag for start, end, tag in places if start <= first < end), 0)
+            0 if special else next((tag for start, end, tag in places if start <= first < end), 0)
             for (first, _), special in zip(found.offsets, found.special_tokens_mask, strict=True)
         ]
         rows.append((found.ids, tags))
     torch.manual_seed(7)
     config = transformers.BertConfig(
-        vocab_size=vocab_size, id2label=dict(enumerate(TAGS)), label2id={tag: n for n, tag in enumerate(TAGS)}, **SIZES
+        vocab_size=vocab_size,
+        id2label=dict(enumerate(TAGS)),
+        label2id={tag: n for n, tag in enumerate(TAGS)},
+        **SIZES,
     )
     model = transformers.BertForTokenClassification(config)
-    _fit(model, rows, 120, lambda tags, length: tags + [-100] * (length - len(tags)))
+    _fit(model, rows, steps, lambda tags, length: tags + [-100] * (length - len(tags)))
     model.eval().save_pretrained(target)
     return target
 
@@ -181,7 +204,7 @@ def write_tagger(target: Path) -> Path:
 def _tagged(draw: random.Random) -> tuple[str, list[tuple[int, int, int]]]:
     text, places = "", []
     for _ in range(draw.randint(3, 8)):
-        word, tag = draw.choice(_FILLER), 0
+        word, tag = draw.choice((*_FILLER, _UNKNOWN)), 0
         if draw.random() < 0.25:
             word, tag = draw.choice(NAMES), 1
         elif draw.random() < 0.2:
@@ -192,14 +215,19 @@ def _tagged(draw: random.Random) -> tuple[str, list[tuple[int, int, int]]]:
     return text, places
 
 
-def _sentence(draw: random.Random, words: Iterable[str]) -> str:
-    all_words = [*words, *draw.choices(_FILLER, k=draw.randint(2, 5))]
+def _sentence(draw: random.Random, words: Iterable[str], longest: int = 5) -> str:
+    all_words = [*words, *draw.choices(_FILLER, k=draw.randint(2, longest))]
     draw.shuffle(all_words)
     return " ".join(all_words)
 
 
 def _train_sequence(
-    target: Path, labels: Sequence[str], samples: Sequence[tuple[Any, Any]], *, steps: int = 100, **config: Any
+    target: Path,
+    labels: Sequence[str],
+    samples: Sequence[tuple[Any, Any]],
+    *,
+    steps: int = 200,
+    **config: Any,
 ) -> Path:
     import torch
     import transformers
@@ -231,13 +259,17 @@ def _fit(model: Any, rows: Sequence[Any], steps: int, label_of: Callable[[Any, i
     import torch
 
     draw = random.Random(1)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    # Post-norm networks learn nothing when they begin with long steps, and end well with short ones.
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 3e-3, total_steps=steps, pct_start=0.2)
     model.train()
     for _ in range(steps):
         batch = draw.sample(list(rows), 32)
         longest = max(len(row[0]) for row in batch)
         padded = [row[0] + [0] * (longest - len(row[0])) for row in batch]
-        types = [(row[2] if len(row) > 2 else [0] * len(row[0])) + [0] * (longest - len(row[0])) for row in batch]
+        types = [
+            (row[2] if len(row) > 2 else [0] * len(row[0])) + [0] * (longest - len(row[0])) for row in batch
+        ]
         mask = [[1] * len(row[0]) + [0] * (longest - len(row[0])) for row in batch]
         loss = model(
             input_ids=torch.tensor(padded),
@@ -248,3 +280,4 @@ def _fit(model: Any, rows: Sequence[Any], steps: int, label_of: Callable[[Any, i
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        schedule.step()

@@ -46,7 +46,9 @@ def read_embeddings(members: Mapping[str, Any]) -> EmbeddingsForm:
         if members.get(name):
             raise _no_media(name)
     if "input" not in members:
-        raise MalformedRequest("input is missing; it must be a text, texts, token ids or lists of them", param="input")
+        raise MalformedRequest(
+            "input is missing; it must be a text, texts, token ids or lists of them", param="input"
+        )
     encoding_format = members.get("encoding_format")
     if encoding_format is not None and encoding_format not in FORMATS:
         raise refused(
@@ -139,4 +141,4 @@ def _base64(values: Sequence[float]) -> str:
 
 def _numbers(values: Sequence[float]) -> orjson.Fragment:
     """Nine digits say any 32-bit float; as a double it would have seventeen."""
-    return orjson.Fragment(f"[{','.join(['%.9g' % value for value in values])}]")
+    return orjson.Fragment(f"[{','.join([format(value, '.9g') for value in values])}]")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import orjson
 
 from gateway.decisions.body import read_body, refuse_other_type
 from gateway.decisions.timing import Phases
+from gateway.encode.classify_form import read_classify, write_classify
 from gateway.encode.embeddings_form import read_embeddings, write_embeddings
+from gateway.encode.rerank_form import read_rerank, write_rerank
 from gateway.errors import error_answer
 from smg.errors import SmgError
 from smg.pipelines.off_loop import in_thread
@@ -19,14 +20,17 @@ if TYPE_CHECKING:
 
     from gateway.reply import Header, Reply
     from gateway.request import HttpRequest
+    from smg.pipelines.encode.classify import ClassifyPipeline
     from smg.pipelines.encode.embed import EmbeddingPipeline
+    from smg.pipelines.encode.rerank import RerankPipeline
     from smg.pipelines.meter import Meters, RequestMeter
     from smg.types.context import RequestContext
-    from smg_proto.embedding.v1 import common_pb2
 
-# Reading so much JSON, or writing so many numbers, takes about a millisecond.
-INLINE_BODY_BYTES = 64_000
+    Answer = Callable[[Mapping[str, Any], RequestContext, RequestMeter, Phases], Awaitable["Answered"]]
+
+# Reading or writing so many numbers takes about a millisecond.
 INLINE_NUMBERS = 4_000
+ResultT = TypeVar("ResultT")
 JSON: Header = (b"content-type", b"application/json")
 
 
@@ -42,22 +46,34 @@ class Answered(NamedTuple):
     worker_url: str
 
 
-class _Response(Protocol):
-    @property
-    def timings(self) -> common_pb2.EncodeTimings: ...
-
-
 class EncodeHandlers:
     """The handlers and what they need."""
 
-    def __init__(self, embed: EmbeddingPipeline, meters: Meters, max_body_bytes: int) -> None:
+    def __init__(
+        self,
+        embed: EmbeddingPipeline,
+        rerank: RerankPipeline,
+        classify: ClassifyPipeline,
+        meters: Meters,
+        max_body_bytes: int,
+    ) -> None:
         self._embed = embed
+        self._rerank = rerank
+        self._classify = classify
         self._meters = meters
-        self._max_body_bytes = max_body_bytes
+        self.max_body_bytes = max_body_bytes
 
     async def embeddings(self, request: HttpRequest, reply: Reply) -> None:
         """POST /v1/embeddings."""
         await self._serve(request, reply, "embeddings", self.embed)
+
+    async def ranking(self, request: HttpRequest, reply: Reply) -> None:
+        """POST /v1/rerank."""
+        await self._serve(request, reply, "rerank", self.rerank)
+
+    async def classification(self, request: HttpRequest, reply: Reply) -> None:
+        """POST /v1/classify."""
+        await self._serve(request, reply, "classify", self.classify)
 
     async def embed(
         self, members: Mapping[str, Any], context: RequestContext, meter: RequestMeter, phases: Phases
@@ -70,32 +86,55 @@ class EncodeHandlers:
         numbers = sum(len(each.values) for each in response.embeddings)
         return Answered(
             await _off_loop(
-                lambda: orjson.dumps(write_embeddings(form, response, phases.timings())), numbers > INLINE_NUMBERS
+                lambda: orjson.dumps(write_embeddings(form, response, phases.timings())),
+                numbers > INLINE_NUMBERS,
             ),
             response.worker_url,
         )
+
+    async def rerank(
+        self, members: Mapping[str, Any], context: RequestContext, meter: RequestMeter, phases: Phases
+    ) -> Answered:
+        """The answer to a body."""
+        form = read_rerank(members)
+        phases.parsed()
+        response = await self._rerank.run(form.request, context, meter)
+        phases.answered(response.timings)
+        written = write_rerank(form, response, context.request_id, phases.timings())
+        return Answered(orjson.dumps(written), response.worker_url)
+
+    async def classify(
+        self, members: Mapping[str, Any], context: RequestContext, meter: RequestMeter, phases: Phases
+    ) -> Answered:
+        """The answer to a body."""
+        form = read_classify(members)
+        phases.parsed()
+        response = await self._classify.run(form, context, meter)
+        phases.answered(response.timings)
+        written = write_classify(response, context.request_id, meter.created, phases.timings())
+        return Answered(orjson.dumps(written), response.worker_url)
 
     async def _serve(
         self,
         request: HttpRequest,
         reply: Reply,
         route: str,
-        answer: Callable[[Mapping[str, Any], RequestContext, RequestMeter, Phases], Awaitable[Answered]],
+        answer: Answer,
     ) -> None:
         phases = Phases()
         try:
-            body = await read_body(request, self._max_body_bytes)
+            body = await read_body(request, self.max_body_bytes)
             refuse_other_type(body)
             meter = reply.meter = self._meters.start(route, request.context, request.arrived_at)
             answered = await answer(body.members, request.context, meter, phases)
         except SmgError as error:
             status, headers, data = error_answer(error)
-            _send(request, reply, status, headers, data, phases)
+            send(request, reply, status, headers, data, phases)
             return
         headers: list[Header] = [JSON]
         if answered.worker_url:
             headers.append((b"x-smg-routed-worker-id", answered.worker_url.encode()))
-        _send(request, reply, 200, headers, answered.body, phases)
+        send(request, reply, 200, headers, answered.body, phases)
 
 
 def _is_long(members: Mapping[str, Any]) -> bool:
@@ -107,13 +146,14 @@ def _is_long(members: Mapping[str, Any]) -> bool:
     return sum(len(item) if isinstance(item, list) else 1 for item in items) > INLINE_NUMBERS
 
 
-async def _off_loop(work: Callable[[], Any], is_long: bool) -> Any:  # noqa: FBT001 - one caller's own words
+async def _off_loop(work: Callable[[], ResultT], is_long: bool) -> ResultT:
     return await in_thread(work) if is_long else work()
 
 
-def _send(
+def send(
     request: HttpRequest, reply: Reply, status: int, headers: list[Header], data: bytes, phases: Phases
 ) -> None:
+    """Write a whole answer with the headers that all of these have."""
     ids = (b"x-request-id", request.context.request_id.encode())
     length = (b"content-length", b"%d" % len(data))
     reply.start(status, [*headers, length, ids, phases.header()])

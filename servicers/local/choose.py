@@ -29,7 +29,9 @@ def engines_of(options: EngineOptions) -> Engine:
     declared = options.declared or ({},) * len(paths)
     if len(ids) != len(paths):
         raise CannotStart(f"{len(ids)} names are given for {len(paths)} models; allowed: one each, or none")
-    engines = [_engine(path, name, told, options) for path, name, told in zip(paths, ids, declared, strict=True)]
+    engines = [
+        _engine(path, name, told, options) for path, name, told in zip(paths, ids, declared, strict=True)
+    ]
     return engines[0] if len(engines) == 1 else SeveralEngines(engines)
 
 

@@ -249,6 +249,11 @@ class PromptBuilder:
         """How many tokens surrounded() puts around a text."""
         return len(self._prefix + self._suffix) // ID_BYTES
 
+    @property
+    def prefix_tokens(self) -> int:
+        """How many of those stand before it."""
+        return len(self._prefix) // ID_BYTES
+
     def surrounded(self, ids: bytes) -> bytes:
         """Packed ids of a text with what the tokenizer adds around one."""
         return self._prefix + ids + self._suffix

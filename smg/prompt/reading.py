@@ -83,9 +83,7 @@ def read_ids(text: str, encode: Callable[[str], bytes], max_tokens: int) -> Read
     return ReadText(bytes(ids), [], True)
 
 
-def read_spans(
-    text: str, encode: Callable[[str], tuple[list[int], list[Span]]], max_tokens: int
-) -> ReadText:
+def read_spans(text: str, encode: Callable[[str], tuple[list[int], list[Span]]], max_tokens: int) -> ReadText:
     """Read ids and where they stand: at least so many, or all there are."""
     ids = array("I")
     spans: list[Span] = []

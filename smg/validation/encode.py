@@ -56,6 +56,9 @@ def validate_rerank(request: rerank_pb2.RerankRequest, max_documents: int) -> No
     if not request.documents:
         raise refused("documents is empty; there must be at least one", "documents")
     _check_count("documents", len(request.documents), max_documents)
+    for index, document in enumerate(request.documents):
+        if not document:
+            raise refused(f"documents[{index}] is empty; it must be a text", f"documents[{index}]")
     if request.HasField("top_n") and request.top_n < 1:
         raise refused("top_n is 0; it must be at least 1", "top_n")
     _check_options(request.options)

@@ -196,7 +196,7 @@ class EncoderEngine(Engine):
         rows = [_row(job.request) for job in jobs]
         try:
             return list(self._model.compute(rows))
-        except Exception as error:  # whatever broke, the sequences must end
+        except Exception as error:  # noqa: BLE001 - whatever broke, the sequences must end
             if len(rows) == 1:
                 _log.exception("an input could not be computed")
                 return [f"the engine failed at this input: {error}"]

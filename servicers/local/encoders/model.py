@@ -96,7 +96,9 @@ class EncoderModel:
             return "its answer to the self-check is not finite"
         apart = max(abs(one - other) for one, other in zip(alone, beside, strict=True))
         if apart > SELF_CHECK_TOLERANCE.get(self.dtype, 5e-2) * max(1.0, *map(abs, alone)):
-            return f"its answer to the self-check moves by {apart:.3g} when another input is computed beside it"
+            return (
+                f"its answer to the self-check moves by {apart:.3g} when another input is computed beside it"
+            )
         return ""
 
 
@@ -107,11 +109,15 @@ class _Head:
         self._is_for_tokens = config.task == "tokens"
         # RoBERTa's head for whole texts has a dense layer of its own; BERT's uses the network's pooler.
         self._dense = weights.linear("classifier.dense") if weights.has("classifier.dense.weight") else pooler
-        self._out = weights.linear("classifier" if weights.has("classifier.weight") else "classifier.out_proj")
+        self._out = weights.linear(
+            "classifier" if weights.has("classifier.weight") else "classifier.out_proj"
+        )
         if not self._is_for_tokens and self._dense is None:
             raise ModelFileError("the checkpoint of a classifier has neither a pooler nor classifier.dense")
         if len(self._out.bias) != len(config.labels):
-            raise ModelFileError(f"the head has {len(self._out.bias)} outputs for {len(config.labels)} labels")
+            raise ModelFileError(
+                f"the head has {len(self._out.bias)} outputs for {len(config.labels)} labels"
+            )
 
     def __call__(self, states: torch.Tensor) -> torch.Tensor:
         if self._is_for_tokens or self._dense is None:

@@ -90,7 +90,9 @@ class _Layer:
     def __init__(self, weights: Weights, prefix: str, config: EncoderConfig) -> None:
         parts = [weights.linear(f"{prefix}attention.self.{name}") for name in ("query", "key", "value")]
         # One product for all three.
-        self._qkv = Linear(torch.cat([each.weight for each in parts]), torch.cat([each.bias for each in parts]))
+        self._qkv = Linear(
+            torch.cat([each.weight for each in parts]), torch.cat([each.bias for each in parts])
+        )
         self._joined = weights.linear(f"{prefix}attention.output.dense")
         self._attention_norm = weights.norm(f"{prefix}attention.output.LayerNorm", config.norm_eps)
         self._up = weights.linear(f"{prefix}intermediate.dense")
@@ -127,7 +129,9 @@ class EncoderNetwork:
                 f" {(config.vocab_size, config.hidden_size)}"
             )
         self._layers = [_Layer(weights, f"{prefix}encoder.layer.{n}.", config) for n in range(config.layers)]
-        self.pooler = weights.linear(f"{prefix}pooler.dense") if weights.has(f"{prefix}pooler.dense.weight") else None
+        self.pooler = (
+            weights.linear(f"{prefix}pooler.dense") if weights.has(f"{prefix}pooler.dense.weight") else None
+        )
 
     def states(
         self, ids: torch.Tensor, mask: torch.Tensor, types: torch.Tensor, wanted: Collection[int]

@@ -77,7 +77,9 @@ class EmbeddingPipeline:
             tally.usage.prompt_tokens = usage.prompt_tokens
             response = embedding_pb2.CreateEmbeddingsResponse(
                 model=model.id,
-                embeddings=[embedding_pb2.Embedding(values=each.values, tokens=each.tokens) for each in found],
+                embeddings=[
+                    embedding_pb2.Embedding(values=each.values, tokens=each.tokens) for each in found
+                ],
                 usage=usage,
                 worker_url=found[0].worker_url,
             )
@@ -111,9 +113,21 @@ def _check_layer(request: embedding_pb2.CreateEmbeddingsRequest, card: card_pb2.
 
 
 def read_inputs(
-    builder: PromptBuilder, items: Sequence[embedding_pb2.EmbeddingInput], budget: int, *, may_cut: bool
+    builder: PromptBuilder,
+    items: Sequence[embedding_pb2.EmbeddingInput],
+    budget: int,
+    *,
+    may_cut: bool,
+    names: Sequence[str] = (),
 ) -> list[Input]:
     """Inputs to tokens.
+
+    Args:
+        builder: of the model.
+        items: the inputs.
+        budget: most tokens of one.
+        may_cut: what is too long is cut.
+        names: what they are called where one is refused; empty for entries of `input`.
 
     Raises:
         ContextTooLong: one has more than the budget, and must not be cut.
@@ -121,8 +135,12 @@ def read_inputs(
     """
     inputs: list[Input] = []
     for number, item in enumerate(items):
-        name = "input" if len(items) == 1 else f"input[{number}]"
-        read = _read_ids(builder, item, budget) if item.HasField("token_ids") else _read_text(builder, item.text, budget)
+        name = names[number] if names else "input" if len(items) == 1 else f"input[{number}]"
+        read = (
+            _read_ids(builder, item, budget)
+            if item.HasField("token_ids")
+            else _read_text(builder, item.text, budget)
+        )
         if not read.ids:
             raise empty_input(name, "has no tokens")
         if not read.is_whole and not may_cut:

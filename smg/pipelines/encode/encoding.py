@@ -169,7 +169,9 @@ class Deadline:
     async def __aenter__(self) -> None:
         await self._timeout.__aenter__()
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
         try:
             await self._timeout.__aexit__(kind, error, trace)  # pyright: ignore[reportArgumentType]
         except TimeoutError:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from smg.errors import EngineError, SmgError, WorkerUnavailable
+from smg.errors import EngineError, SmgError, UnusableScores, WorkerUnavailable
 from smg.pipelines.answer import may_succeed_elsewhere
 from smg.policies.base import RouteRequest
 from smg_proto.engine.v1 import work_pb2
@@ -119,6 +120,8 @@ async def _computed(worker: Worker, work: Work) -> Encoded:
         worker.abort(sequence)
         raise
     values = found.values if isinstance(found, work_pb2.Embedded) else _logits(found)
+    if not math.isfinite(sum(values)):
+        raise UnusableScores("the engine's numbers for an input are not finite")
     return Encoded(list(values), found.prompt_tokens, worker.url)
 
 

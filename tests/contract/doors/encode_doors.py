@@ -5,9 +5,12 @@ import struct
 from dataclasses import dataclass, field
 
 import grpc
+import pytest
 from grpc_status import rpc_status
 
+from gateway.encode.classify_form import read_classify
 from gateway.encode.embeddings_form import read_embeddings
+from gateway.encode.rerank_form import read_rerank
 from smg_proto.embedding.v1 import embedding_pb2_grpc
 from smg_proto.errors.v1 import errors_pb2
 
@@ -91,3 +94,86 @@ async def grpc_embeddings(gateway, body):
         return refusal
     rows = [list(each.values) for each in response.embeddings]
     return Encoded(model=response.model, rows=rows, usage=usage_of(response.usage), meta=meta_of(response))
+
+
+async def http_classify(gateway, body):
+    response = await gateway.http.post("/v1/classify", json=body)
+    if response.status_code != 200:
+        return http_failure(response)
+    answer = response.json()
+    assert [each["index"] for each in answer["data"]] == list(range(len(answer["data"])))
+    rows = []
+    for each in answer["data"]:
+        if "error" in each:
+            rows.append((each["error"], each["message"]))
+        elif "spans" in each:
+            rows.append([tuple(span.values()) for span in each["spans"]])
+        else:
+            best = max(each["labels"], key=lambda label: label["probability"])
+            assert each["label"] == best["label"]
+            assert each["probs"] == [label["probability"] for label in each["labels"]]
+            assert each["num_classes"] == len(each["probs"])
+            rows.append([(label["label"], label["probability"]) for label in each["labels"]])
+    return Encoded(model=answer["model"], rows=rows, usage=answer["usage"], meta=json_meta(answer))
+
+
+async def grpc_classify(gateway, body):
+    response, refusal = await grpc_answer(stub(gateway).Classify(read_classify(body)))
+    if refusal:
+        return refusal
+    rows = []
+    for each in response.results:
+        if each.error:
+            rows.append((each.error, each.message))
+        elif each.has_spans:
+            rows.append([(s.label, s.start, s.end, s.text, s.probability) for s in each.spans])
+        else:
+            rows.append([(label.label, label.probability) for label in each.labels])
+    return Encoded(model=response.model, rows=rows, usage=usage_of(response.usage), meta=meta_of(response))
+
+
+async def http_rerank(gateway, body):
+    response = await gateway.http.post("/v1/rerank", json=body)
+    if response.status_code != 200:
+        return http_failure(response)
+    answer = response.json()
+    rows = [(each["index"], each["relevance_score"]) for each in answer["results"]]
+    for each in answer["results"]:
+        assert ("document" in each) == bool(body.get("return_documents"))
+    return Encoded(model=answer["model"], rows=rows, usage=answer["usage"], meta=json_meta(answer))
+
+
+async def grpc_rerank(gateway, body):
+    response, refusal = await grpc_answer(stub(gateway).Rerank(read_rerank(body).request))
+    if refusal:
+        return refusal
+    rows = [(each.index, each.score) for each in response.results]
+    return Encoded(model=response.model, rows=rows, usage=usage_of(response.usage), meta=meta_of(response))
+
+
+DOORS = {
+    "embeddings": (http_embeddings, grpc_embeddings),
+    "classify": (http_classify, grpc_classify),
+    "rerank": (http_rerank, grpc_rerank),
+}
+
+
+def close_to(value):
+    """Equal but for the rounding of another batch."""
+    if isinstance(value, list | tuple):
+        return [close_to(each) for each in value]
+    return pytest.approx(value, abs=1e-6) if isinstance(value, float) else value
+
+
+def plain(value):
+    """Tuples as lists."""
+    return [plain(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+async def both(gateway, surface, body):
+    """The answer that both doors give."""
+    over_http, over_grpc = [await door(gateway, body) for door in DOORS[surface]]
+    for name in ("status", "code", "message", "model", "usage", "meta"):
+        assert getattr(over_http, name) == getattr(over_grpc, name), name
+    assert plain(over_http.rows) == close_to(over_grpc.rows)
+    return over_http

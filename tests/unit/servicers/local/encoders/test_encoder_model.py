@@ -35,7 +35,9 @@ def states(path, ids, layer=-1):
 
 
 def pooled(rows, how):
-    return {"mean": rows.mean(dim=0), "cls": rows[0], "max": rows.max(dim=0).values, "lasttoken": rows[-1]}[how]
+    return {"mean": rows.mean(dim=0), "cls": rows[0], "max": rows.max(dim=0).values, "lasttoken": rows[-1]}[
+        how
+    ]
 
 
 @pytest.mark.parametrize("how", ["mean", "cls", "max", "lasttoken"])
@@ -65,7 +67,7 @@ def test_without_a_module_that_scales_vectors_stay_as_they_are_unless_they_are_c
 
 
 def test_classifiers_give_the_logits_of_transformers(tmp_path):
-    path = tiny_encoder.write_classifier(tmp_path / "classifier")
+    path = tiny_encoder.write_classifier(tmp_path / "classifier", steps=10)
     model = transformers.AutoModelForSequenceClassification.from_pretrained(path).eval()
     found = load(path).compute([Row(ids) for ids in IDS] + [Row([2, 9, 3, 8, 3], second_at=3)])
     with torch.inference_mode():
@@ -76,7 +78,7 @@ def test_classifiers_give_the_logits_of_transformers(tmp_path):
 
 
 def test_taggers_give_a_row_of_logits_for_every_token(tmp_path):
-    path = tiny_encoder.write_tagger(tmp_path / "tagger")
+    path = tiny_encoder.write_tagger(tmp_path / "tagger", steps=10)
     model = transformers.AutoModelForTokenClassification.from_pretrained(path).eval()
     for ids, found in zip(IDS, load(path).compute([Row(ids) for ids in IDS]), strict=True):
         with torch.inference_mode():
