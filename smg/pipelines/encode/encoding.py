@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from smg.errors import DeadlineExceeded, ModelNotFound, SmgError, UnsupportedSurface
 from smg.pipelines.sinks import UsageCounter
@@ -37,7 +38,8 @@ class Tally:
         self.failovers = 0
 
 
-class Surface(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Surface:
     """Something that models do.
 
     Attributes:
@@ -49,8 +51,16 @@ class Surface(NamedTuple):
     is_served: Callable[[card_pb2.ModelCard], bool]
 
 
-EMBED = Surface("embed", lambda card: card.capabilities.embed)
-CLASSIFY = Surface("classify", lambda card: card.capabilities.classify)
+def _embeds(card: card_pb2.ModelCard) -> bool:
+    return card.capabilities.embed
+
+
+def _classifies(card: card_pb2.ModelCard) -> bool:
+    return card.capabilities.classify
+
+
+EMBED = Surface("embed", _embeds)
+CLASSIFY = Surface("classify", _classifies)
 
 
 class Encoding:

@@ -50,14 +50,14 @@ class Window(NamedTuple):
         ids: packed.
         second_at: where the second text begins; None for a single one.
         first: number of its first token of the text that is cut or scanned, among that text's tokens.
-        count: how many of those it has.
+        tokens: how many of those it has.
         offset: where they begin in the sequence.
     """
 
     ids: bytes
     second_at: int | None
     first: int
-    count: int
+    tokens: int
     offset: int
 
 

@@ -60,10 +60,11 @@ def is_cross_encoder(card: card_pb2.ModelCard) -> bool:
     return card.capabilities.classify and len(card.labels) == 1
 
 
-RANK = Surface(
-    "rank documents",
-    lambda card: card.capabilities.embed or is_cross_encoder(card) or card.capabilities.score,
-)
+def _ranks(card: card_pb2.ModelCard) -> bool:
+    return card.capabilities.embed or is_cross_encoder(card) or card.capabilities.score
+
+
+RANK = Surface("rank documents", _ranks)
 
 
 class RerankPipeline:
