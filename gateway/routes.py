@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from gateway.admin import AdminHandlers
     from gateway.decisions.handlers import DecisionHandlers
+    from gateway.encode.bundle import BundleHandler
+    from gateway.encode.handlers import EncodeHandlers
     from gateway.openai.handlers import OpenAIHandlers
     from gateway.reply import Header, Reply
     from gateway.request import HttpRequest
@@ -42,6 +44,10 @@ ROUTE_NAMES = (
     "systemone",
     "systemone_batch",
     "systemone_models",
+    "embeddings",
+    "rerank",
+    "classify",
+    "bundle",
     "models",
     "model",
     "health",
@@ -89,6 +95,8 @@ class Route:
 def build_routes(
     openai: OpenAIHandlers,
     decide: DecisionHandlers,
+    encode: EncodeHandlers,
+    bundle: BundleHandler,
     status: StatusHandlers,
     admin: AdminHandlers,
     conversations: ConversationHandlers,
@@ -122,6 +130,12 @@ def build_routes(
             is_admitted=True,
         ),
         Route("GET", "/v1/systemone/models", decide.models, "systemone_models", "open"),
+        Route("POST", "/v1/embeddings", encode.embeddings, "embeddings", id_prefix="emb", is_admitted=True),
+        Route("POST", "/v1/rerank", encode.ranking, "rerank", id_prefix="rerank", is_admitted=True),
+        Route(
+            "POST", "/v1/classify", encode.classification, "classify", id_prefix="classify", is_admitted=True
+        ),
+        Route("POST", "/v1/bundle", bundle.bundle, "bundle", id_prefix="bundle", is_admitted=True),
         Route("POST", "/v1/responses", responses.create, "responses", id_prefix="resp", is_admitted=True),
         Route("GET", "/v1/responses/{id}", responses.get, "response"),
         Route("DELETE", "/v1/responses/{id}", responses.delete, "response"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +29,8 @@ class EngineOptions:
 
     Attributes:
         model_paths: directories or files of the models to serve; empty: the engine's own default.
-        model_ids: names that clients ask for, in step with model_paths; empty: names from the paths.
+        model_ids: names that clients ask for, in step with model_paths, an empty one by the path; empty: all by the paths.
+        declared: what a models file says beside paths and names, in step with model_paths; empty: nothing.
         max_context: longest prompt plus output, in tokens; None: the model's own.
         step_seconds: length of one step of a paced engine; 0: as fast as it goes.
         device: "cpu" or "cuda".
@@ -41,6 +42,7 @@ class EngineOptions:
 
     model_paths: tuple[str, ...] = ()
     model_ids: tuple[str, ...] = ()
+    declared: tuple[dict[str, Any], ...] = ()
     max_context: int | None = None
     step_seconds: float = 0.0
     device: str = "cpu"

@@ -72,6 +72,9 @@ def check_embed(request: work_pb2.Embed, model: ServedModel) -> Refusal | None:
     fault = _input_fault(request.input_ids, model) or _lora_fault(request.lora, model)
     if not fault and request.HasField("dimensions") and not 1 <= request.dimensions <= model.embedding_size:
         fault = f"dimensions is {request.dimensions}; allowed: 1 to {model.embedding_size}"
+    if not fault and request.HasField("layer") and request.layer not in model.embedding_layers:
+        layers = ", ".join(map(str, model.embedding_layers)) or "none, the model declares no layers"
+        fault = f"layer is {request.layer}; allowed: {layers}"
     return Refusal(INVALID_ARGUMENT, fault) if fault else None
 
 
@@ -80,6 +83,9 @@ def check_classify(request: work_pb2.Classify, model: ServedModel) -> Refusal | 
     if not model.capabilities.classify:
         return _not_served(model, "classify")
     fault = _input_fault(request.input_ids, model)
+    tokens = len(request.input_ids) // ID_BYTES
+    if not fault and request.HasField("second_at") and not 1 <= request.second_at < tokens:
+        fault = f"second_at is {request.second_at}; allowed: 1 to {tokens - 1}, a token of the input"
     return Refusal(INVALID_ARGUMENT, fault) if fault else None
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 import difflib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from servicers.base import EngineOptions
+from servicers.base import CannotStart, EngineOptions
 from servicers.factory import ENGINES
 from servicers.limits import MIB, SessionLimits
+from servicers.models_file import read_models_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from servicers.models_file import ModelEntry
     from servicers.tls import TlsFiles
 
 
@@ -61,6 +63,12 @@ def parse_command(arguments: Sequence[str]) -> Command:
     parser = _new_parser()
     given = parser.parse_or_exit(arguments)
     paths, ids = tuple(given.model_path), tuple(given.model_id)
+    declared: tuple[dict[str, Any], ...] = ()
+    if given.models_file:
+        if paths or ids:
+            parser.error("--models-file names the models; allowed: it, or --model-path and --model-id")
+        entries = _entries(parser, given.models_file)
+        paths, ids, declared = (tuple(column) for column in zip(*entries, strict=True))
     if ids and len(paths) > 1 and len(ids) != len(paths):
         parser.error(
             f"{len(ids)} --model-id for {len(paths)} --model-path; allowed: one for each, in the same order, or none"
@@ -68,6 +76,7 @@ def parse_command(arguments: Sequence[str]) -> Command:
     options = EngineOptions(
         model_paths=paths,
         model_ids=ids,
+        declared=declared,
         max_context=given.max_context,
         step_seconds=given.step_seconds,
         device=given.device,
@@ -86,6 +95,13 @@ def parse_command(arguments: Sequence[str]) -> Command:
     return Command(
         given.engine, given.host, given.port, given.grace_secs, given.log_level, options, limits, tls
     )
+
+
+def _entries(parser: _Parser, file: str) -> list[ModelEntry]:
+    try:
+        return read_models_file(file)
+    except CannotStart as error:
+        parser.error(str(error))
 
 
 def _tls_files(parser: _Parser, given: argparse.Namespace) -> TlsFiles | None:
@@ -120,6 +136,11 @@ def _new_parser() -> _Parser:
         default=[],
         metavar="NAME",
         help="name that clients ask for, in step with --model-path; may be repeated",
+    )
+    add(
+        "--models-file",
+        metavar="FILE",
+        help="models to serve in one process, YAML or JSON: `models`, a list of objects with path and id",
     )
     add(
         "--max-context",

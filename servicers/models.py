@@ -31,6 +31,7 @@ class ServedModel:
     context_length: int
     vocab_size: int
     embedding_size: int
+    embedding_layers: tuple[int, ...]
     loras: tuple[str, ...]
     capabilities: ServedCapabilities
 
@@ -50,6 +51,7 @@ def _served_model(card: card_pb2.ModelCard) -> ServedModel:
         context_length=card.context_length,
         vocab_size=card.vocab_size,
         embedding_size=card.embedding_size,
+        embedding_layers=tuple(card.embedding_layers),
         loras=tuple(card.loras),
         capabilities=ServedCapabilities(
             generate=can.generate,

@@ -26,6 +26,8 @@ from gateway.decisions.cards import model_list
 from gateway.decisions.handlers import DecisionHandlers
 from gateway.edge.service import SERVICE as EDGE_SERVICE
 from gateway.edge.service import HttpEdgeService
+from gateway.encode.bundle import BundleHandler
+from gateway.encode.handlers import EncodeHandlers
 from gateway.listener import HttpListener, bind
 from gateway.openai.handlers import OpenAIHandlers
 from gateway.probe_listener import ProbeListener
@@ -49,6 +51,11 @@ from smg.pipelines.conversations import Conversations
 from smg.pipelines.decide.pipeline import DecisionPipeline
 from smg.pipelines.decide.score_call import ScoreCall
 from smg.pipelines.decide.surface import DecisionSurfaces
+from smg.pipelines.encode.classify import ClassifyPipeline
+from smg.pipelines.encode.embed import EmbeddingPipeline
+from smg.pipelines.encode.encoding import Encoding
+from smg.pipelines.encode.job_call import JobCall
+from smg.pipelines.encode.rerank import RerankPipeline
 from smg.pipelines.engine_call import EngineCall, RetryOptions
 from smg.pipelines.formats import FormatSettings
 from smg.pipelines.response_history import ResponseHistory
@@ -58,7 +65,8 @@ from smg.pipelines.stored_responses import StoredResponses
 from smg.policies import cache_aware_of, make_policy
 from smg.prompt.builder import PromptBuilder
 from smg.services.chat import StreamLimits
-from smg.services.methods import RESPONSES_SERVICE, ROUTES
+from smg.services.embeddings import EmbeddingService
+from smg.services.methods import EMBEDDING_SERVICE, RESPONSES_SERVICE, ROUTES
 from smg.services.responses import ResponsesService
 from smg.services.server import GrpcParts, GrpcServer
 from smg.settings import environment
@@ -216,6 +224,12 @@ class Router:
             ScoreCall(self.registry, policy, retries, self._metrics.retried),
             settings.decisions,
         )
+        encoding = Encoding(
+            self.catalog, JobCall(self.registry, policy, retries, self._metrics.retried), settings.encoding
+        )
+        self._embed = EmbeddingPipeline(encoding)
+        self._rerank = RerankPipeline(encoding, self._decide)
+        self._classify = ClassifyPipeline(encoding)
         self._chat = ChatPipeline(self.catalog, engine_call)
         self._completion = CompletionPipeline(self.catalog, engine_call)
         handlers = OpenAIHandlers(
@@ -246,11 +260,19 @@ class Router:
         self._stored = StoredResponses(self.history, self.background)
         admin = AdminHandlers(self.registry, self.catalog.formats_of)
         decide = DecisionHandlers(self._decide, self.observation.meters)
+        encode = EncodeHandlers(
+            self._embed,
+            self._rerank,
+            self._classify,
+            self.observation.meters,
+            settings.decisions.decision_max_body_bytes,
+        )
+        bundle = BundleHandler(encode, decide, self.observation.meters, settings.encoding.bundle_max_tasks)
         responses = ResponseHandlers(
             self._responses, self._stored, self.background, self.observation.meters, self._keep_alive
         )
         conversations = ConversationHandlers(self._conversations)
-        return build_routes(handlers, decide, status, admin, conversations, responses)
+        return build_routes(handlers, decide, encode, bundle, status, admin, conversations, responses)
 
     def _response_parts(self) -> ResponseParts:
         history = self._settings.history
@@ -369,6 +391,9 @@ class Router:
             self._responses, self._stored, self.background, self.observation.meters, limits
         )
 
+    def _embedding_service(self) -> EmbeddingService:
+        return EmbeddingService(self._embed, self._rerank, self._classify, self.observation.meters)
+
     def _grpc_parts(self) -> GrpcParts:
         return GrpcParts(
             chat=self._chat,
@@ -391,6 +416,7 @@ class Router:
             others={
                 EDGE_SERVICE: HttpEdgeService(self.app).add_to,
                 RESPONSES_SERVICE: self._responses_service().add_to,
+                EMBEDDING_SERVICE: self._embedding_service().add_to,
             },
         )
 

@@ -83,6 +83,22 @@ class DecisionHandlers:
         except SmgError as error:
             self._fail(request, reply, error, phases)
 
+    async def answer_state(self, request: HttpRequest, members: dict[str, Any]) -> tuple[dict[str, Any], str]:
+        """The answer to a body in the state form, of a task that came inside another request, and who gave it.
+
+        Raises:
+            SmgError: it is refused.
+        """
+        phases = Phases()
+        max_questions = self._pipeline.settings.decision_max_questions
+        found = await _off_loop(request, lambda: read_state(members, (), max_questions))
+        response = await self._pipeline.run(
+            found.request, request.context, self._started("decisions", request)
+        )
+        phases.answered(response.timings)
+        written = await _off_loop(request, lambda: write_state(found, response, phases.timings()))
+        return written, response.worker_url
+
     async def systemone(self, request: HttpRequest, reply: Reply) -> None:
         """POST /v1/systemone: a failed question fails the request."""
         phases = Phases()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from smg_proto.decision.v1 import answer_pb2
+    from smg_proto.embedding.v1 import common_pb2
 
 PHASES: tuple[str, ...] = ("parse", "tokenize", "queue", "forward", "post", "serialize")
 
@@ -22,7 +23,7 @@ class Phases:
         """The body is read."""
         self._ms["parse"] = self._total_ms()
 
-    def answered(self, timings: answer_pb2.DecisionTimings) -> None:
+    def answered(self, timings: answer_pb2.DecisionTimings | common_pb2.EncodeTimings) -> None:
         """The pipeline has answered. States of a batch run beside each other: their times are scaled to what passed."""
         told = {
             "tokenize": timings.tokenize_ms,

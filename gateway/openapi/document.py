@@ -10,6 +10,7 @@ import orjson
 
 from gateway.openapi.answers import ADAPTERS
 from gateway.openapi.decision_operations import decision_schemas
+from gateway.openapi.encode_operations import encode_schemas
 from gateway.openapi.operations import PARAMETERS, SECURITY_SCHEMES, TAGS, paths
 from gateway.openapi.requests import request_schemas, shape_schema
 from gateway.openapi.responses import HEADERS, error_responses
@@ -69,4 +70,4 @@ def _schemas() -> Json:
     requests = request_schemas()
     if twice := schemas.keys() & requests.keys():
         raise ValueError(f"names of requests and of answers: {', '.join(twice)}")
-    return {**requests, **schemas, **decision_schemas()}
+    return {**requests, **schemas, **decision_schemas(), **encode_schemas()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.openapi.decision_examples import DECISION_EXAMPLES
+from gateway.openapi.encode_examples import ENCODE_EXAMPLES
 
 _MODEL = "my-org/my-model"
 _CREATED = 1767225600
@@ -107,4 +108,5 @@ EXAMPLES: dict[str, Any] = {
     "Ready": {"status": "ready", "healthy_workers": 2, "total_workers": 3},
     "NotReady": {"status": "not ready", "reason": "insufficient healthy workers"},
     **DECISION_EXAMPLES,
+    **ENCODE_EXAMPLES,
 }

@@ -8,6 +8,8 @@ from gateway.openapi.admin_operations import ADMIN_TAG, admin_paths
 from gateway.openapi.conversation_operations import CONVERSATIONS_TAG, conversation_paths
 from gateway.openapi.decision_operations import TAG as DECISIONS_TAG
 from gateway.openapi.decision_operations import decision_paths
+from gateway.openapi.encode_operations import TAG as ENCODERS_TAG
+from gateway.openapi.encode_operations import encode_paths
 from gateway.openapi.requests import CHAT_REQUEST, COMPLETION_REQUEST
 from gateway.openapi.response_operations import RESPONSES_TAG, response_paths
 from gateway.openapi.responses import (
@@ -26,6 +28,7 @@ Json = dict[str, Any]
 TAGS = [
     {"name": "inference", "description": "Text from models."},
     DECISIONS_TAG,
+    ENCODERS_TAG,
     {"name": "models", "description": "Which models can be asked for."},
     {"name": "operation", "description": "For probes, scrapers and tools; without a key."},
     RESPONSES_TAG,
@@ -78,6 +81,7 @@ def paths() -> Json:
             "post": _inference("createCompletion", "Continue a text", COMPLETION_REQUEST, "Text")
         },
         **decision_paths(),
+        **encode_paths(),
         "/v1/models": {"get": _models()},
         "/v1/models/{model}": {"get": _model()},
         "/health": {"get": _health()},

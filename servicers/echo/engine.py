@@ -237,7 +237,7 @@ def _load_workshops(options: EngineOptions, cache: PrefixCache) -> dict[str, Wor
             "the echo engine needs --model-path DIR, a directory with a tokenizer.json (--engine local needs none: a "
             "small model comes along)"
         )
-    names: list[str | None] = [*ids] if ids else [None] * len(paths)
+    names: list[str | None] = [name or None for name in ids] or [None] * len(paths)
     if len(paths) == 1:
         paths *= len(names)
     workshops: dict[str, Workshop] = {}

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 EMBEDDING_SIZE = 32
+EMBEDDING_DIMENSIONS = (8, 16)
+EMBEDDING_LAYERS = (1, 2, 3)
 LABELS = ("negative", "neutral", "positive")
 CONSTRAINTS = ("json_schema", "regex", "ebnf", "lark", "structural_tag")
 # Where no file tells the model's end token.
@@ -65,6 +67,10 @@ class EchoModel:
             architecture=architectures[0],
             model_type=config.get("model_type") or "",
             embedding_size=EMBEDDING_SIZE,
+            embedding_dimensions=EMBEDDING_DIMENSIONS,
+            embedding_layers=EMBEDDING_LAYERS,
+            embedding_form="counts, normalized",
+            classify_kind=card_pb2.CLASSIFY_KIND_EXCLUSIVE,
             labels=LABELS,
             dtype="float64",
             device="none",

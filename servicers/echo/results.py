@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from servicers.echo.distribution import context_key, context_key_of
-from servicers.echo.model import EMBEDDING_SIZE, LABELS
+from servicers.echo.model import EMBEDDING_LAYERS, EMBEDDING_SIZE, LABELS
 from servicers.echo.prefix_cache import prompt_blocks
 from servicers.echo.rows import told_logprobs
 from servicers.token_bytes import ID_BYTES, ids_from_bytes
@@ -77,8 +77,10 @@ def embedded(request: work_pb2.Embed, planner: Planner) -> work_pb2.Embedded:
     _refuse_if_told(request.input_ids, planner)
     values = [_FLOOR] * EMBEDDING_SIZE
     ids = ids_from_bytes(request.input_ids)
+    # Each layer has its own buckets, the last those of a request that names none.
+    shift = EMBEDDING_LAYERS[-1] - request.layer if request.HasField("layer") else 0
     for token in ids:
-        values[(token * _MIX >> 16) % EMBEDDING_SIZE] += 1
+        values[((token * _MIX >> 16) + shift) % EMBEDDING_SIZE] += 1
     if request.HasField("dimensions"):
         del values[request.dimensions :]
     length = math.hypot(*values)

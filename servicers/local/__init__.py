@@ -13,19 +13,14 @@ def create_engine(options: EngineOptions) -> Engine:
 
     Raises:
         ModuleNotFoundError: torch or llguidance is not installed.
-        CannotStart: the options ask for what this engine does not do.
+        CannotStart: the options name a model that is not there.
     """
     import importlib.util
 
-    from servicers.base import CannotStart
-    from servicers.local.engine import LocalEngine
-    from servicers.local.settings import settings_from_options
+    from servicers.local.choose import engines_of
 
     for name in ("torch", "numpy", "llguidance", "safetensors"):
         # Found, not imported: that takes a second, and must wait for the environment that torch reads.
         if importlib.util.find_spec(name) is None:
             raise ModuleNotFoundError(f"no module named {name!r}", name=name)
-    try:
-        return LocalEngine(settings_from_options(options))
-    except ValueError as error:
-        raise CannotStart(str(error)) from error
+    return engines_of(options)

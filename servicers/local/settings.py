@@ -1,13 +1,12 @@
-"""Turns what the command line says into the numbers that the engine runs with."""
+"""The numbers that the engine runs with."""
 
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from servicers.base import EngineOptions
+    from pathlib import Path
 
 DEFAULT_MODEL_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"
 
@@ -40,22 +39,3 @@ class LocalSettings:
     """Most compiled constraints that are kept."""
     tokenizer_cache: Path | None = None
     """Where tokenizer files made from a GGUF file are kept; None: the user's cache directory."""
-
-
-def settings_from_options(options: EngineOptions) -> LocalSettings:
-    """What the command line says.
-
-    Raises:
-        ValueError: it asks for what this engine does not do.
-    """
-    if len(options.model_paths) > 1:
-        raise ValueError(f"{len(options.model_paths)} models are given; the local engine serves one")
-    return LocalSettings(
-        model_path=Path(options.model_paths[0]) if options.model_paths else None,
-        model_id=options.model_ids[0] if options.model_ids else None,
-        max_context=options.max_context,
-        device=options.device,
-        dtype=options.dtype,
-        threads=options.threads,
-        max_running=options.max_running,
-    )

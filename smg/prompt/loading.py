@@ -9,6 +9,7 @@ from smg.prompt.control import ControlCuts, added_tokens_of
 from smg.prompt.fast import load_fast_encoder, supported_kind
 from smg.prompt.packed import pack_ids
 from smg.prompt.parts import SafeCuts
+from smg.prompt.reading import Pairing
 from smg.prompt.reference import PlainEncoder, WholeEncoder, encode_ids, open_reference, without_start_prefix
 from smg.prompt.segments import PromptEncoder, SegmentCache
 from smg.prompt.tokenizer import Tokenizer
@@ -34,7 +35,9 @@ class Parts:
     """What a PromptBuilder is made of.
 
     Attributes:
+        plain: encodes text as text, and tells where tokens stand.
         prefix: packed ids that the tokenizer puts before a text. suffix: and after it.
+        pairing: what it puts around two texts; None where it does something else to them.
         named_tokens: bos_token and the like, for templates.
         longest_token: most characters of a text that one token can stand for; None where that is not known.
         summary: for the log, which shortcuts are used and why others are not.
@@ -43,8 +46,10 @@ class Parts:
     tokenizer: Tokenizer
     prompts: PromptEncoder
     controls: tuple[ControlToken, ...]
+    plain: PlainEncoder
     prefix: bytes
     suffix: bytes
+    pairing: Pairing | None
     named_tokens: dict[str, str]
     longest_token: int | None
     summary: str
@@ -66,6 +71,7 @@ def load_parts(found: TokenizerDirectory, template_text: str, *, use_fast: bool,
     added = added_tokens_of(reference, template_text)
     vocabulary, is_table_exact = vocabulary_from_reference(reference)
     prefix, suffix = _surroundings(reference)
+    pairing = _pairing(reference)
     probes = [(probe, pack_ids(encode_ids(reference, probe))) for probe in _prompt_probes(added.controls)]
     # From here on `reference` encodes control tokens as text: nothing above may be asked of it again.
     plain = PlainEncoder(reference, added.controls)
@@ -84,7 +90,18 @@ def load_parts(found: TokenizerDirectory, template_text: str, *, use_fast: bool,
         reference=None if is_table_exact else open_reference(found.tokenizer_json),
     )
     longest = None if kind is None else _longest_token(reference, vocabulary)
-    return Parts(tokenizer, prompts, added.controls, prefix, suffix, found.named_tokens, longest, summary)
+    return Parts(
+        tokenizer,
+        prompts,
+        added.controls,
+        plain,
+        prefix,
+        suffix,
+        pairing,
+        found.named_tokens,
+        longest,
+        summary,
+    )
 
 
 def _longest_token(reference: HfTokenizer, vocabulary: Vocabulary) -> int | None:
@@ -160,6 +177,28 @@ def _surroundings(reference: HfTokenizer) -> tuple[bytes, bytes]:
             return pack_ids(prefix), pack_ids(suffix)
     msg = "the tokenizer's post-processor changes the ids of a text; only adding some around it is supported"
     raise ValueError(msg)
+
+
+def _pairing(reference: HfTokenizer) -> Pairing | None:
+    """What the post-processor puts around two texts."""
+    first, second = encode_ids(reference, _PROBE), encode_ids(reference, _OTHER_PROBE)
+    outer = reference.encode(_PROBE, _OTHER_PROBE).ids
+    start = _place(outer, first, 0)
+    middle = _place(outer, second, start + len(first)) if start >= 0 else -1
+    if middle < 0:
+        return None
+    end = middle + len(second)
+    return Pairing(
+        pack_ids(outer[:start]), pack_ids(outer[start + len(first) : middle]), pack_ids(outer[end:])
+    )
+
+
+def _place(ids: list[int], wanted: list[int], start: int) -> int:
+    """Where some ids stand among others; -1 for nowhere."""
+    for place in range(start, len(ids) - len(wanted) + 1 if wanted else start):
+        if ids[place : place + len(wanted)] == wanted:
+            return place
+    return -1
 
 
 def _eos_ids(found: TokenizerDirectory, reference: HfTokenizer) -> frozenset[int]:

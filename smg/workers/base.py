@@ -213,6 +213,10 @@ class Worker(abc.ABC):
         """Submit an input to embed. Raises as score."""
 
     @abc.abstractmethod
+    def classify(self, request: work_pb2.Classify, listener: ResultListener) -> int:
+        """Submit an input to classify. Raises as score."""
+
+    @abc.abstractmethod
     def abort(self, sequence: int) -> None:
         """Stop a sequence and forget its listener at once: it is not called again. Unknown numbers are ignored."""
 

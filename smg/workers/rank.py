@@ -78,6 +78,10 @@ class RankWorker(Worker):
         """Submit an input. The worker chooses the rank."""
         return self._whole.embed(request, listener)
 
+    def classify(self, request: work_pb2.Classify, listener: ResultListener) -> int:
+        """Submit an input. The worker chooses the rank."""
+        return self._whole.classify(request, listener)
+
     def abort(self, sequence: int) -> None:
         """Stop a sequence."""
         self._whole.abort(sequence)

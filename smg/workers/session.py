@@ -101,6 +101,15 @@ class SessionWorker(ConnectedWorker):
         self._submitted()
         return sequence
 
+    def classify(self, request: work_pb2.Classify, listener: ResultListener) -> int:
+        """Submit an input to classify."""
+        self._refuse_unless_open()
+        sequence = request.sequence = next(self._sequences)
+        self._outbox.add_classify(request)
+        self._listeners.add_result(sequence, listener)
+        self._submitted()
+        return sequence
+
     def abort(self, sequence: int) -> None:
         """Forget the listener, tell the engine."""
         if self._listeners.remove(sequence):

@@ -26,7 +26,7 @@ from smg.workers.sglang.names import RequestNames
 from smg.workers.sglang.ranks import Ranks
 from smg.workers.sglang.receiver import CallReceiver, Progress
 from smg.workers.sglang.requests import generate_to_sglang, refuse_late_form
-from smg.workers.sglang.scoring import embed, score
+from smg.workers.sglang.scoring import classify, embed, score
 from smg.workers.tokenizer_archive import save_archive
 from smg_proto.engine.v1 import card_pb2
 
@@ -129,8 +129,15 @@ class SglangWorker(ConnectedWorker):
         client = self._usable_client()
         sequence = request.sequence = next(self._sequences)
         name = self._names.own(request.request_id, sequence)
-        is_classifier = bool(self._card().labels)
-        work = partial(embed, client, request, name, is_classifier=is_classifier)
+        self._jobs.start(sequence, partial(embed, client, request, name), listener)
+        return sequence
+
+    def classify(self, request: work_pb2.Classify, listener: ResultListener) -> int:
+        """Classify an input."""
+        client = self._usable_client()
+        sequence = request.sequence = next(self._sequences)
+        name = self._names.own(request.request_id, sequence)
+        work = partial(classify, client, request, name, len(self._card().labels))
         self._jobs.start(sequence, work, listener)
         return sequence
 

@@ -118,6 +118,32 @@ async def test_a_text_completion_is_as_documented(echo_worker, body):
     ] == []
 
 
+ENCODED = [
+    ("embeddings", {"model": "m", "input": "x"}),
+    ("embeddings", {"model": "m", "input": [[1, 2]], "encoding_format": "base64", "dimensions": 8, "layer": 1}),
+    ("embeddings", {"model": "m", "input": ""}),
+    ("embeddings", {"model": "no/such", "input": "x"}),
+    ("embeddings", {"model": "m", "input": "[[error:UNAVAILABLE:down]]"}),
+    ("embeddings", {"model": "m", "images": ["x"]}),
+    ("rerank", {"model": "m", "query": "x", "documents": ["a", {"text": "b"}], "return_documents": True}),
+    ("rerank", {"model": "m", "query": "x", "documents": []}),
+    ("classify", {"model": "m", "input": ["x", {"text": "a", "text_pair": "b"}, "word " * 20_000]}),
+    ("classify", {"model": "m", "input": "x", "options": {"return_meta": True}}),
+    ("classify", {"input": {"text": 5}}),
+    ("bundle", {"tasks": [{"id": "a", "classify": {"model": "m", "input": "x"}}, {"id": "b", "rerank": {}}]}),
+    ("bundle", {"tasks": []}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "body"), ENCODED, ids=[f"{path}-{n}" for n, (path, _) in enumerate(ENCODED)]
+)
+async def test_what_encoders_answer_is_as_documented(echo_worker, path, body):
+    async with running_router(await echo_worker()) as gateway:
+        answer = await gateway.http.post(f"/v1/{path}", json=body)
+    assert faults(f"/v1/{path}", "post", answer) == []
+
+
 @pytest.mark.parametrize(
     ("path", "body", "schema"),
     [(CHAT, chat, "ChatStreamError"), (COMPLETIONS, completion, "TextStreamError")],

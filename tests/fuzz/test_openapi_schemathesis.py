@@ -12,6 +12,7 @@ import pytest
 from tests.integration.running_router import running_router, until
 
 KEY = "secret"
+ENCODERS = ("EmbeddingsRequest", "RerankRequest", "ClassifyRequest")
 # What is well formed and not served is told with 501; every other 5xx is a fault.
 CONFIG = """
 [checks]
@@ -21,7 +22,7 @@ positive_data_acceptance.enabled = false
 
 # A deadline of one millisecond passes, and 504 says so.
 [[operations]]
-include-path-regex = "^/v1/(systemone|decisions)"
+include-path-regex = "^/v1/(systemone|decisions|embeddings|rerank|classify)"
 checks.not_a_server_error.expected-statuses = ["2xx", "3xx", "4xx", 501, 504]
 """
 
@@ -29,7 +30,7 @@ checks.not_a_server_error.expected-statuses = ["2xx", "3xx", "4xx", 501, 504]
 async def fuzz(gateway, folder, *options):
     """Run schemathesis against a router; its report is in the message if it finds something."""
     document = (await gateway.http.get("/openapi.json")).json()
-    for name in ("ChatRequest", "CompletionRequest", "ResponseRequest"):
+    for name in ("ChatRequest", "CompletionRequest", "ResponseRequest", *ENCODERS):
         # Any other model is not found, which would be all that is tested.
         document["components"]["schemas"][name]["properties"]["model"] = {"const": "m"}
     (folder / "openapi.json").write_text(json.dumps(document))

@@ -34,6 +34,7 @@ async def running_router(
     mcp=None,
     telemetry=None,
     overload=None,
+    encoding=None,
     **listener,
 ):
     """`.router`, `.http` and the stubs of the gRPC services; stopped at the end."""
@@ -55,6 +56,7 @@ async def running_router(
             "mcp": mcp or {},
             "telemetry": telemetry or {},
             "overload": overload or {},
+            "encoding": encoding or {},
         }
     )
     router, stop = Router(settings), asyncio.Event()

@@ -128,11 +128,12 @@ class DecisionSurfaces:
             if catalog.prepared(model_id) is None:
                 del self._found[model_id]
         for model_id in served:
+            if (card := catalog.card(model_id)) is None or not card.capabilities.score:
+                continue
             try:
                 model = await catalog.resolve(model_id)
             except SmgError:
                 continue  # whoever asks for the model hears why
-            if model.card.capabilities.score:
-                surface = await self.of(model)
-                if surface.unsupported:
-                    _log.info("model %s answers no decisions: %s", model_id, surface.unsupported)
+            surface = await self.of(model)
+            if surface.unsupported:
+                _log.info("model %s answers no decisions: %s", model_id, surface.unsupported)

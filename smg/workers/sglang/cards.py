@@ -89,6 +89,7 @@ def max_running_of(answer: sglang_pb2.GetLoadsResponse) -> int:
 
 def _card(model: sglang_pb2.GetModelInfoResponse, *, grammar: str) -> card_pb2.ModelCard:
     is_generation = model.is_generation
+    labels = _labels(model)
     card = card_pb2.ModelCard(
         id=model.served_model_name or model.model_path,
         path=model.model_path,
@@ -100,13 +101,15 @@ def _card(model: sglang_pb2.GetModelInfoResponse, *, grammar: str) -> card_pb2.M
         capabilities=card_pb2.Capabilities(
             generate=is_generation,
             score=is_generation,
-            embed=not is_generation,
+            embed=not is_generation and not labels,
+            classify=not is_generation and bool(labels),
             prompt_logprobs=is_generation,
             constraints=_ENFORCED.get(grammar, CONSTRAINT_KINDS) if is_generation else (),
             modalities=["image"] if model.supports_vision else [],
         ),
         defaults=_defaults(model),
-        labels=_labels(model),
+        labels=labels,
+        classify_kind=card_pb2.CLASSIFY_KIND_EXCLUSIVE if labels else card_pb2.CLASSIFY_KIND_UNSPECIFIED,
     )
     # proto3 cannot tell an unset id from id 0; a model whose padding is id 0 loses nothing by not saying so.
     if model.bos_token_id > 0:

@@ -1,4 +1,4 @@
-"""Runs the requests that take a coroutine: scores of several questions, and embeddings."""
+"""Runs the requests that take a coroutine: scores of several questions, embeddings, classifications."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from smg.workers.base import ResultListener
     from smg_proto.engine.v1 import work_pb2
 
-    _Result = work_pb2.Scored | work_pb2.Embedded
+    _Result = work_pb2.Scored | work_pb2.Embedded | work_pb2.Classified
     _Work = Callable[[], Coroutine[None, None, _Result]]
 
 _log = logging.getLogger(__name__)

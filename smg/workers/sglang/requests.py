@@ -120,14 +120,29 @@ def embed_to_sglang(request: work_pb2.Embed, request_id: str) -> sglang_pb2.Embe
     """Translate an input to embed.
 
     Raises:
-        InvalidRequest: an adapter is named, which SGLang's protocol cannot do here.
+        InvalidRequest: an adapter or a layer is named, which SGLang's protocol cannot do here.
     """
     if request.lora:
         raise InvalidRequest(
             f"adapter {request.lora!r}: SGLang's protocol embeds without adapters", param="lora"
         )
+    if request.HasField("layer"):
+        raise InvalidRequest(
+            f"layer {request.layer}: SGLang's protocol embeds the last layer only", param="layer"
+        )
     result = sglang_pb2.EmbedRequest(request_id=request_id)
     result.tokenized.input_ids.extend(ids_from_bytes(request.input_ids))
+    return result
+
+
+def classify_to_sglang(request: work_pb2.Classify, request_id: str) -> sglang_pb2.EmbedRequest:
+    """Translate an input to classify."""
+    result = sglang_pb2.EmbedRequest(request_id=request_id)
+    ids = ids_from_bytes(request.input_ids)
+    result.tokenized.input_ids.extend(ids)
+    if request.HasField("second_at"):
+        result.token_type_ids.extend([0] * request.second_at + [1] * (len(ids) - request.second_at))
+        result.is_cross_encoder = True
     return result
 
 

@@ -1,4 +1,4 @@
-"""Scores labels and embeds on a server that knows neither prefixes nor unit vectors.
+"""Scores labels, embeds and classifies on a server that knows neither prefixes nor classes.
 
 The first question is asked alone: it fills the prefix cache, which the others, asked together, then share.
 """
@@ -10,7 +10,12 @@ import math
 from typing import TYPE_CHECKING
 
 from smg.errors import INTERNAL, EngineError, UnusableScores
-from smg.workers.sglang.requests import embed_to_sglang, score_label_to_sglang, score_to_sglang
+from smg.workers.sglang.requests import (
+    classify_to_sglang,
+    embed_to_sglang,
+    score_label_to_sglang,
+    score_to_sglang,
+)
 from smg_proto.engine.v1 import work_pb2
 
 if TYPE_CHECKING:
@@ -42,20 +47,31 @@ async def score(
     )
 
 
-async def embed(
-    client: SglangClient, request: work_pb2.Embed, request_id: str, *, is_classifier: bool
-) -> work_pb2.Embedded:
-    """Embed one input: cut, then brought to length 1. A classifier's logits are left as they are."""
+async def embed(client: SglangClient, request: work_pb2.Embed, request_id: str) -> work_pb2.Embedded:
+    """Embed one input. The vector is as the server scales it; one that is cut is brought to length 1."""
     answer = await client.embed(embed_to_sglang(request, request_id))
     values = list(answer.embedding)
     if not values:
         raise EngineError("the engine returned an empty embedding", engine_code=INTERNAL)
-    if not is_classifier:
-        if request.HasField("dimensions"):
-            values = values[: request.dimensions]
+    if request.HasField("dimensions") and request.dimensions < len(values):
+        values = values[: request.dimensions]
         length = math.sqrt(math.fsum(value * value for value in values))
         values = [value / length for value in values] if length else values
     return work_pb2.Embedded(sequence=request.sequence, values=values, prompt_tokens=answer.prompt_tokens)
+
+
+async def classify(
+    client: SglangClient, request: work_pb2.Classify, request_id: str, labels: int
+) -> work_pb2.Classified:
+    """Classify one input. The protocol has no method for that: a classifier's embedding is its logits."""
+    answer = await client.embed(classify_to_sglang(request, request_id))
+    if len(answer.embedding) != labels:
+        raise EngineError(
+            f"the engine returned {len(answer.embedding)} logits for {labels} labels", engine_code=INTERNAL
+        )
+    return work_pb2.Classified(
+        sequence=request.sequence, logits=answer.embedding, prompt_tokens=answer.prompt_tokens
+    )
 
 
 class _Scorer:

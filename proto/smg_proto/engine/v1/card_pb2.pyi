@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -17,6 +18,34 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _ClassifyKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ClassifyKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ClassifyKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CLASSIFY_KIND_UNSPECIFIED: _ClassifyKind.ValueType  # 0
+    """Not a classifier, or one of the first kind."""
+    CLASSIFY_KIND_EXCLUSIVE: _ClassifyKind.ValueType  # 1
+    """One label applies: probabilities are the softmax of the logits."""
+    CLASSIFY_KIND_INDEPENDENT: _ClassifyKind.ValueType  # 2
+    """Any number of labels apply: each probability is the logistic function of its logit."""
+    CLASSIFY_KIND_TOKENS: _ClassifyKind.ValueType  # 3
+    """Every token has one label: a softmax for each."""
+
+class ClassifyKind(_ClassifyKind, metaclass=_ClassifyKindEnumTypeWrapper):
+    """What the logits of a classifier mean."""
+
+CLASSIFY_KIND_UNSPECIFIED: ClassifyKind.ValueType  # 0
+"""Not a classifier, or one of the first kind."""
+CLASSIFY_KIND_EXCLUSIVE: ClassifyKind.ValueType  # 1
+"""One label applies: probabilities are the softmax of the logits."""
+CLASSIFY_KIND_INDEPENDENT: ClassifyKind.ValueType  # 2
+"""Any number of labels apply: each probability is the logistic function of its logit."""
+CLASSIFY_KIND_TOKENS: ClassifyKind.ValueType  # 3
+"""Every token has one label: a softmax for each."""
+Global___ClassifyKind: _TypeAlias = ClassifyKind  # noqa: Y015
 
 @_typing.final
 class DescribeRequest(_message.Message):
@@ -106,6 +135,10 @@ class ModelCard(_message.Message):
     REVISION_FIELD_NUMBER: _builtins.int
     DIGEST_FIELD_NUMBER: _builtins.int
     IS_EXACT_FIELD_NUMBER: _builtins.int
+    EMBEDDING_DIMENSIONS_FIELD_NUMBER: _builtins.int
+    EMBEDDING_LAYERS_FIELD_NUMBER: _builtins.int
+    CLASSIFY_KIND_FIELD_NUMBER: _builtins.int
+    EMBEDDING_FORM_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Name that clients ask for."""
     path: _builtins.str
@@ -140,6 +173,12 @@ class ModelCard(_message.Message):
     """Digest of the weights, as "sha256:…". Empty when it is not known."""
     is_exact: _builtins.bool
     """Scores and embeddings never depend on what else is computed with them. False: that may move them by rounding."""
+    classify_kind: Global___ClassifyKind.ValueType
+    """What the logits of a classifier mean."""
+    embedding_form: _builtins.str
+    """How an embedding is made and scaled, for instance "mean, normalized": vectors made otherwise are another space.
+    Empty when the engine does not tell.
+    """
     @_builtins.property
     def eos_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Ids that end a sequence unless ignore_eos is set."""
@@ -159,6 +198,14 @@ class ModelCard(_message.Message):
     @_builtins.property
     def labels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Class names by index, for classifiers."""
+
+    @_builtins.property
+    def embedding_dimensions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Lengths beside embedding_size to which an embedding may be cut and still means something. Empty: none."""
+
+    @_builtins.property
+    def embedding_layers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Layers that may be embedded, counted from 1; the last is the usual one. Empty: only the last."""
 
     def __init__(
         self,
@@ -184,10 +231,14 @@ class ModelCard(_message.Message):
         revision: _builtins.str = ...,
         digest: _builtins.str = ...,
         is_exact: _builtins.bool = ...,
+        embedding_dimensions: _abc.Iterable[_builtins.int] | None = ...,
+        embedding_layers: _abc.Iterable[_builtins.int] | None = ...,
+        classify_kind: Global___ClassifyKind.ValueType = ...,
+        embedding_form: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_bos_token_id", b"_bos_token_id", "_pad_token_id", b"_pad_token_id", "bos_token_id", b"bos_token_id", "capabilities", b"capabilities", "defaults", b"defaults", "pad_token_id", b"pad_token_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bos_token_id", b"_bos_token_id", "_pad_token_id", b"_pad_token_id", "architecture", b"architecture", "bos_token_id", b"bos_token_id", "cache_block_tokens", b"cache_block_tokens", "capabilities", b"capabilities", "context_length", b"context_length", "defaults", b"defaults", "device", b"device", "digest", b"digest", "dtype", b"dtype", "embedding_size", b"embedding_size", "eos_token_ids", b"eos_token_ids", "id", b"id", "is_exact", b"is_exact", "labels", b"labels", "loras", b"loras", "model_type", b"model_type", "pad_token_id", b"pad_token_id", "path", b"path", "revision", b"revision", "tokenizer_sha256", b"tokenizer_sha256", "vocab_size", b"vocab_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bos_token_id", b"_bos_token_id", "_pad_token_id", b"_pad_token_id", "architecture", b"architecture", "bos_token_id", b"bos_token_id", "cache_block_tokens", b"cache_block_tokens", "capabilities", b"capabilities", "classify_kind", b"classify_kind", "context_length", b"context_length", "defaults", b"defaults", "device", b"device", "digest", b"digest", "dtype", b"dtype", "embedding_dimensions", b"embedding_dimensions", "embedding_form", b"embedding_form", "embedding_layers", b"embedding_layers", "embedding_size", b"embedding_size", "eos_token_ids", b"eos_token_ids", "id", b"id", "is_exact", b"is_exact", "labels", b"labels", "loras", b"loras", "model_type", b"model_type", "pad_token_id", b"pad_token_id", "path", b"path", "revision", b"revision", "tokenizer_sha256", b"tokenizer_sha256", "vocab_size", b"vocab_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__bos_token_id: _TypeAlias = _typing.Literal["bos_token_id"]  # noqa: Y015
     _WhichOneofArgType__bos_token_id: _TypeAlias = _typing.Literal["_bos_token_id", b"_bos_token_id"]  # noqa: Y015

@@ -605,6 +605,7 @@ class Embed(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     LORA_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
+    LAYER_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """As in Generate."""
     input_ids: _builtins.bytes
@@ -617,6 +618,8 @@ class Embed(_message.Message):
     """As in Generate."""
     request_id: _builtins.str
     """As in Generate."""
+    layer: _builtins.int
+    """Layer whose states to embed, of ModelCard.embedding_layers. Unset: the last."""
     def __init__(
         self,
         *,
@@ -626,14 +629,20 @@ class Embed(_message.Message):
         model: _builtins.str = ...,
         lora: _builtins.str = ...,
         request_id: _builtins.str = ...,
+        layer: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_dimensions", b"_dimensions", "dimensions", b"dimensions"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_dimensions", b"_dimensions", "_layer", b"_layer", "dimensions", b"dimensions", "layer", b"layer"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_dimensions", b"_dimensions", "dimensions", b"dimensions", "input_ids", b"input_ids", "lora", b"lora", "model", b"model", "request_id", b"request_id", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_dimensions", b"_dimensions", "_layer", b"_layer", "dimensions", b"dimensions", "input_ids", b"input_ids", "layer", b"layer", "lora", b"lora", "model", b"model", "request_id", b"request_id", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__dimensions: _TypeAlias = _typing.Literal["dimensions"]  # noqa: Y015
     _WhichOneofArgType__dimensions: _TypeAlias = _typing.Literal["_dimensions", b"_dimensions"]  # noqa: Y015
+    _WhichOneofReturnType__layer: _TypeAlias = _typing.Literal["layer"]  # noqa: Y015
+    _WhichOneofArgType__layer: _TypeAlias = _typing.Literal["_layer", b"_layer"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__dimensions) -> _WhichOneofReturnType__dimensions | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__layer) -> _WhichOneofReturnType__layer | None: ...
 
 Global___Embed: _TypeAlias = Embed  # noqa: Y015
 
@@ -652,7 +661,7 @@ class Embedded(_message.Message):
     """Tokens of the input."""
     @_builtins.property
     def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
-        """The vector, of Euclidean length 1."""
+        """The vector: of Euclidean length 1, unless the model's own configuration leaves it as it is and it was not cut."""
 
     def __init__(
         self,
@@ -679,6 +688,7 @@ class Classify(_message.Message):
     INPUT_IDS_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
+    SECOND_AT_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """As in Generate."""
     input_ids: _builtins.bytes
@@ -687,6 +697,8 @@ class Classify(_message.Message):
     """As in Generate."""
     request_id: _builtins.str
     """As in Generate."""
+    second_at: _builtins.int
+    """Position of the first token of the second text, for models that are told where it begins. Unset: there is none."""
     def __init__(
         self,
         *,
@@ -694,12 +706,15 @@ class Classify(_message.Message):
         input_ids: _builtins.bytes = ...,
         model: _builtins.str = ...,
         request_id: _builtins.str = ...,
+        second_at: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_second_at", b"_second_at", "second_at", b"second_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["input_ids", b"input_ids", "model", b"model", "request_id", b"request_id", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_second_at", b"_second_at", "input_ids", b"input_ids", "model", b"model", "request_id", b"request_id", "second_at", b"second_at", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__second_at: _TypeAlias = _typing.Literal["second_at"]  # noqa: Y015
+    _WhichOneofArgType__second_at: _TypeAlias = _typing.Literal["_second_at", b"_second_at"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__second_at) -> _WhichOneofReturnType__second_at | None: ...
 
 Global___Classify: _TypeAlias = Classify  # noqa: Y015
 
@@ -718,7 +733,9 @@ class Classified(_message.Message):
     """Tokens of the input."""
     @_builtins.property
     def logits(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
-        """One logit per label of ModelCard.labels."""
+        """One logit per label of ModelCard.labels; of a model that labels tokens (CLASSIFY_KIND_TOKENS) one row of such for
+        every token of the input, one after another.
+        """
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ def operations():
 def routes():
     return {
         (route.method, route.path.replace("*}", "}")): route
-        for route in build_routes(*(Mock() for _ in range(6)))
+        for route in build_routes(*(Mock() for _ in range(8)))
     }
 
 

@@ -7,11 +7,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from servicers.base import EngineOptions
 from servicers.local import loading
 from servicers.local.config import ModelFileError, config_to_hf
 from servicers.local.loading import load_engine
-from servicers.local.settings import LocalSettings, settings_from_options
+from servicers.local.settings import LocalSettings
 from tests.unit.servicers.local import byte_tokenizer
 from tests.unit.servicers.local.tiny_model import TINY, random_weights
 
@@ -91,13 +90,3 @@ def test_what_cannot_be_loaded_is_named(tmp_path):
 def test_a_device_that_is_not_there_is_named(model_dir):
     with pytest.raises(ModelFileError, match="no CUDA device"):
         load(model_dir, device="cuda")
-
-
-def test_settings_are_what_the_command_line_says():
-    options = EngineOptions(
-        model_paths=("a/b",), model_ids=("n",), max_context=5, dtype="fp32", threads=3, max_running=7
-    )
-    settings = settings_from_options(options)
-    assert (str(settings.model_path), settings.model_id, settings.max_context) == ("a/b", "n", 5)
-    assert (settings.dtype, settings.threads, settings.max_running) == ("fp32", 3, 7)
-    assert settings_from_options(EngineOptions()).model_path is None

@@ -1,5 +1,6 @@
 """What serve, launch and worker do around the router: words, ports, child command lines."""
 
+import itertools
 import json
 import shlex
 import socket
@@ -19,7 +20,7 @@ READINESS = Readiness("http://127.0.0.1:1", "grpc://127.0.0.1:2", ("a 'b'",), ne
 
 
 def test_the_engine_gets_only_the_flags_that_were_chosen():
-    words = engine_command(EngineSettings(), 7)
+    words = engine_command(EngineSettings(embedding_model="none"), 7)
     assert words[1:] == [
         *("-m", "servicers", "--engine", "local", "--host", "127.0.0.1", "--port", "7"),
         *("--device", "cpu", "--dtype", "bf16"),
@@ -30,6 +31,18 @@ def test_the_engine_gets_only_the_flags_that_were_chosen():
     assert pairs["--model-path"] == "/m"
     assert pairs["--model-id"] == "name"
     assert (pairs["--threads"], pairs["--max-context"], pairs["--dtype"]) == ("2", "512", "fp32")
+
+
+def test_an_embedding_model_is_served_beside_the_chat_model():
+    def models(**settings):
+        words = engine_command(EngineSettings(**settings), 0)
+        return [word for flag, word in itertools.pairwise(words) if flag in ("--model-path", "--model-id")]
+
+    assert models(embedding_model="/e") == ["default", "/e"]
+    assert models(model="/m", model_id="name", embedding_model="/e") == ["/m", "name", "/e", ""]
+    # Beside a model of one's own none is served unless it is named.
+    assert models(model="/m") == ["/m"]
+    assert models(model_id="name") == ["name"]
 
 
 def test_the_curl_line_survives_a_shell():

@@ -98,7 +98,7 @@ class ScriptedWorker(Worker):
     def generate(self, request, listener):
         raise NotImplementedError
 
-    score = embed = generate
+    score = embed = classify = generate
 
     def abort(self, sequence):
         raise NotImplementedError

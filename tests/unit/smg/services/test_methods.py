@@ -7,6 +7,7 @@ from smg.services.methods import (
     CHAT_SERVICE,
     CONVERSATIONS_SERVICE,
     DECISION_SERVICE,
+    EMBEDDING_SERVICE,
     METHODS,
     MODEL_SERVICE,
     RESPONSES_SERVICE,
@@ -15,12 +16,14 @@ from smg.services.methods import (
 from smg_proto.admin.v1 import admin_pb2
 from smg_proto.chat.v1 import chat_pb2
 from smg_proto.decision.v1 import decision_pb2
+from smg_proto.embedding.v1 import embedding_pb2
 from smg_proto.model.v1 import model_pb2
 from smg_proto.responses.v1 import conversations_pb2, responses_pb2
 
 FILES = {
     CHAT_SERVICE: chat_pb2,
     DECISION_SERVICE: decision_pb2,
+    EMBEDDING_SERVICE: embedding_pb2,
     MODEL_SERVICE: model_pb2,
     ADMIN_SERVICE: admin_pb2,
     CONVERSATIONS_SERVICE: conversations_pb2,

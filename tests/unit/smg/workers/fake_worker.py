@@ -82,6 +82,9 @@ class FakeWorker(Worker):
     def embed(self, request, listener):
         raise NotImplementedError
 
+    def classify(self, request, listener):
+        raise NotImplementedError
+
     def abort(self, sequence):
         raise NotImplementedError
 

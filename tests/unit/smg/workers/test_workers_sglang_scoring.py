@@ -9,7 +9,8 @@ import pytest
 from smg_grpc_proto.generated import sglang_scheduler_pb2 as pb
 
 from smg.errors import EngineError, UnusableScores
-from smg.workers.sglang.scoring import embed, score
+from smg.workers.sglang.requests import classify_to_sglang
+from smg.workers.sglang.scoring import classify, embed, score
 from smg_proto.engine.v1 import work_pb2
 
 
@@ -155,12 +156,11 @@ async def test_a_label_answered_with_too_few_numbers_is_a_fault_of_the_engine():
 
 
 @pytest.mark.parametrize(
-    ("dimensions", "is_classifier", "expected"),
-    [(None, False, [0.6, 0.8, 0.0]), (1, False, [1.0]), (None, True, [3.0, 4.0, 0.0])],
+    ("dimensions", "expected"), [(None, [3.0, 4.0, 0.0]), (3, [3.0, 4.0, 0.0]), (2, [0.6, 0.8]), (1, [1.0])]
 )
-async def test_an_embedding_is_cut_and_then_brought_to_length_one(dimensions, is_classifier, expected):
+async def test_an_embedding_is_as_the_server_scales_it_unless_it_is_cut(dimensions, expected):
     message = work_pb2.Embed(sequence=4, input_ids=ids(1, 2), dimensions=dimensions)
-    embedded = await embed(Client(), message, "rid", is_classifier=is_classifier)
+    embedded = await embed(Client(), message, "rid")
     assert list(embedded.values) == pytest.approx(expected)
     assert (embedded.sequence, embedded.prompt_tokens) == (4, 2)
 
@@ -168,7 +168,18 @@ async def test_an_embedding_is_cut_and_then_brought_to_length_one(dimensions, is
 async def test_an_embedding_of_nothing_stays_nothing_and_an_empty_one_is_a_fault():
     client = Client()
     client.embedding = [0.0, 0.0]
-    assert list((await embed(client, work_pb2.Embed(), "rid", is_classifier=False)).values) == [0, 0]
+    assert list((await embed(client, work_pb2.Embed(dimensions=1), "rid")).values) == [0]
     client.embedding = []
     with pytest.raises(EngineError, match="empty embedding"):
-        await embed(client, work_pb2.Embed(), "rid", is_classifier=False)
+        await embed(client, work_pb2.Embed(), "rid")
+
+
+async def test_a_classifiers_embedding_is_its_logits_one_for_each_label():
+    message = work_pb2.Classify(sequence=5, input_ids=ids(1, 2, 3), second_at=2)
+    classified = await classify(Client(), message, "rid", 3)
+    assert (classified.sequence, list(classified.logits), classified.prompt_tokens) == (5, [3.0, 4.0, 0.0], 2)
+    with pytest.raises(EngineError, match="3 logits for 2 labels"):
+        await classify(Client(), message, "rid", 2)
+    translated = classify_to_sglang(message, "rid")
+    assert list(translated.token_type_ids) == [0, 0, 1]
+    assert translated.is_cross_encoder

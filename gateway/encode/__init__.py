@@ -1,0 +1,1 @@
+"""Embeddings, rankings and classes over HTTP: JSON to messages and back."""

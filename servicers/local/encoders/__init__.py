@@ -1,0 +1,1 @@
+"""Encoder models: embedders and classifiers of the BERT family, beside the chat model or alone."""
