@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from servicers.base import EngineOptions
 from servicers.factory import ENGINES
@@ -75,6 +76,7 @@ def parse_command(arguments: Sequence[str]) -> Command:
         threads=given.threads,
         max_running=given.max_running,
         echo_endless=given.echo_endless,
+        engine_args=tuple(given.engine_arg),
     )
     limits = SessionLimits(
         max_sessions=given.max_sessions,
@@ -138,6 +140,8 @@ def _new_parser() -> _Parser:
     add("--threads", type=_whole(1), metavar="N", help="threads on a CPU; else the engine's own choice")
     add("--step-seconds", type=_seconds, default=0.0, metavar="S", help="echo: length of a step; 0: no pause")
     add("--echo-endless", action="store_true", help="echo: text without end where a prompt has no directives")
+    add("--engine-arg", type=_engine_argument, action="append", default=[], metavar="NAME=VALUE",
+        help="sglang: one of its server arguments, by its Python name, for instance tp_size=2; may be repeated")  # fmt: skip
     add(
         "--grace-secs",
         type=_seconds,
@@ -185,6 +189,18 @@ def _whole(low: int, high: int | None = None) -> Callable[[str], int]:
         return value
 
     return convert
+
+
+def _engine_argument(text: str) -> tuple[str, Any]:
+    """A name and its value: JSON where it is any, else text."""
+    name, is_there, value = text.partition("=")
+    name = name.strip().removeprefix("--").replace("-", "_")
+    if not is_there or not name.isidentifier():
+        raise argparse.ArgumentTypeError(f"{text!r}; allowed: NAME=VALUE, for instance tp_size=2")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
 
 
 def _seconds(text: str) -> float:

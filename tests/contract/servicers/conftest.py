@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 from servicers.serve import start_server
 from smg_proto.engine.v1 import card_pb2, engine_pb2_grpc, work_pb2
 from tests.contract.servicers.launchers import LAUNCHERS
-from tests.contract.servicers.session_client import Session, to_bytes
+from tests.contract.servicers.session_client import UNIMPLEMENTED, Session, to_bytes
 
 # All tests share the server's event loop.
 ASYNC = pytest.mark.asyncio(loop_scope="session")
@@ -100,3 +100,13 @@ async def worker(request, tokenizer_dir):
 async def fetch_archive(stub, model: str = "") -> bytes:
     pieces = [piece.data async for piece in stub.GetTokenizer(card_pb2.GetTokenizerRequest(model=model))]
     return b"".join(pieces)
+
+
+async def begins_late(worker: ContractWorker, session: Session) -> bool:
+    """Whether a form can begin after a text of the output; an engine that cannot says so."""
+    record = await session.run_one(
+        worker.generate(
+            max_new_tokens=1, constraint=work_pb2.Constraint(regex="[0-9]{3}", begins_after="never, ever")
+        )
+    )
+    return not (isinstance(record.end, work_pb2.Failed) and record.end.code == UNIMPLEMENTED)

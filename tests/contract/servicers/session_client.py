@@ -14,6 +14,7 @@ from smg_proto.engine.v1 import engine_pb2, work_pb2
 ENDS = ("finished", "failed", "scored", "embedded", "classified")
 # Short of the tests' own timeout, so that the message tells what is missing.
 WAIT_S = 50.0
+UNIMPLEMENTED = 12
 
 
 def to_bytes(ids) -> bytes:
@@ -44,6 +45,12 @@ class Record:
     def finished(self) -> work_pb2.Finished:
         assert isinstance(self.end, work_pb2.Finished), self.end
         return self.end
+
+
+def declines_to_continue(record: Record) -> bool:
+    """Whether the engine says that it cannot take over another one's output as it is, and that a third one may."""
+    end = record.end
+    return isinstance(end, work_pb2.Failed) and end.code == UNIMPLEMENTED and end.is_retryable
 
 
 class Session:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
+import pytest_asyncio
 
 from smg_proto.engine.v1 import work_pb2
+from tests.contract.servicers.conftest import begins_late
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -14,10 +16,13 @@ FREE_TOKENS = 5
 NUMBER = "[0-9]{3}"
 
 
-@pytest.fixture
-def needs_regex(worker):
+@pytest_asyncio.fixture(loop_scope="session")
+async def needs_late_forms(worker):
     if "regex" not in worker.card.capabilities.constraints:
         pytest.skip(f"{worker.card.id} does not serve regex")
+    async with worker.session() as session:
+        if not await begins_late(worker, session):
+            pytest.skip(f"{worker.card.id} cannot let a form begin late")
 
 
 async def free_output(worker) -> list[int]:
@@ -26,7 +31,7 @@ async def free_output(worker) -> list[int]:
     return record.tokens
 
 
-@pytest.mark.usefixtures("needs_regex")
+@pytest.mark.usefixtures("needs_late_forms")
 @pytest.mark.parametrize("stream", [True, False])
 async def test_the_output_is_free_until_the_text_has_come(worker, stream):
     tokens = await free_output(worker)
@@ -46,7 +51,7 @@ async def test_the_output_is_free_until_the_text_has_come(worker, stream):
         assert record.finished.reason == work_pb2.FINISH_REASON_STOP
 
 
-@pytest.mark.usefixtures("needs_regex")
+@pytest.mark.usefixtures("needs_late_forms")
 async def test_a_text_that_does_not_come_lets_the_output_run_to_its_limit(worker):
     async with worker.session() as session:
         record = await session.run_one(
@@ -58,7 +63,7 @@ async def test_a_text_that_does_not_come_lets_the_output_run_to_its_limit(worker
     assert record.finished.reason == work_pb2.FINISH_REASON_LENGTH
 
 
-@pytest.mark.usefixtures("needs_regex")
+@pytest.mark.usefixtures("needs_late_forms")
 async def test_a_form_that_is_wrong_is_refused_although_it_begins_late(worker):
     if worker.description.engine == "echo":
         form = work_pb2.Constraint(json_schema="{not json", begins_after="</think>")
@@ -69,7 +74,6 @@ async def test_a_form_that_is_wrong_is_refused_although_it_begins_late(worker):
     assert record.failed.code == 3
 
 
-@pytest.mark.usefixtures("needs_regex")
 async def test_a_text_without_bound_is_refused(worker):
     form = work_pb2.Constraint(regex=NUMBER, begins_after="x" * 257)
     async with worker.session() as session:

@@ -165,6 +165,7 @@ async def test_bytes_that_are_no_request_end_the_session_with_a_reason(worker):
 
 
 async def test_who_watches_the_cache_is_told_what_it_holds_and_when_it_is_emptied(worker):
+    worker.need("cache_events")
     prompt = worker.ids("A river runs through the old town, and over it a bridge of stone. " * 4)
     async with worker.session() as watching, worker.session() as silent:
         await watching.send(engine_pb2.SessionRequest(watch_cache=True))
