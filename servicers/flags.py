@@ -30,6 +30,7 @@ class Command:
     options: EngineOptions
     limits: SessionLimits
     tls: TlsFiles | None
+    also_serve: tuple[str, ...]
 
 
 class _Parser(argparse.ArgumentParser):
@@ -86,7 +87,15 @@ def parse_command(arguments: Sequence[str]) -> Command:
     )
     tls = _tls_files(parser, given)
     return Command(
-        given.engine, given.host, given.port, given.grace_secs, given.log_level, options, limits, tls
+        given.engine,
+        given.host,
+        given.port,
+        given.grace_secs,
+        given.log_level,
+        options,
+        limits,
+        tls,
+        tuple(given.also_serve),
     )
 
 
@@ -140,6 +149,8 @@ def _new_parser() -> _Parser:
     add("--threads", type=_whole(1), metavar="N", help="threads on a CPU; else the engine's own choice")
     add("--step-seconds", type=_seconds, default=0.0, metavar="S", help="echo: length of a step; 0: no pause")
     add("--echo-endless", action="store_true", help="echo: text without end where a prompt has no directives")
+    add("--also-serve", choices=("sglang",), action="append", default=[],
+        help="answer another protocol, too: sglang, SGLang's scheduler gRPC, for gateways that know that one")  # fmt: skip
     add("--engine-arg", type=_engine_argument, action="append", default=[], metavar="NAME=VALUE",
         help="sglang: one of its server arguments, by its Python name, for instance tp_size=2; may be repeated")  # fmt: skip
     add(

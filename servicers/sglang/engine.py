@@ -116,7 +116,10 @@ class EngineApi(Protocol):
 class SglangPackage(Protocol):
     """What is imported of SGLang."""
 
-    version: str
+    @property
+    def version(self) -> str:
+        """Of the package."""
+        ...
 
     def make_engine(self, arguments: Mapping[str, Any]) -> EngineApi:
         """Start an engine; blocks until the model is loaded. The arguments are those of ServerArgs."""

@@ -14,6 +14,8 @@ from servicers.checks import UNIMPLEMENTED, Refusal
 from servicers.token_bytes import ID_BYTES, ids_from_bytes
 
 if TYPE_CHECKING:
+    from array import array
+
     from servicers.sglang.cards import ServedByUs
     from smg_proto.engine.v1 import card_pb2, work_pb2
 
@@ -90,7 +92,7 @@ def score_batch(calls: list[dict[str, Any]], rid: str, lora: str) -> dict[str, A
     return arguments
 
 
-def _sampling(request: work_pb2.Generate, served: ServedByUs, prior: Any) -> dict[str, Any]:
+def _sampling(request: work_pb2.Generate, served: ServedByUs, prior: array[int]) -> dict[str, Any]:
     source, defaults = request.sampling, served.card.defaults
     result: dict[str, Any] = {}
     for name in _NUMBERS:
@@ -133,7 +135,7 @@ def _most_tokens(source: card_pb2.Sampling, defaults: card_pb2.Sampling) -> int 
     return None
 
 
-def _put_prior_penalties(params: dict[str, Any], bias: dict[str, float], prior: Any) -> None:
+def _put_prior_penalties(params: dict[str, Any], bias: dict[str, float], prior: array[int]) -> None:
     """SGLang counts output of its own alone. What is subtracted per occurrence can be subtracted beforehand."""
     for name, neutral in (("presence_penalty", 0.0), ("repetition_penalty", 1.0)):
         if params.get(name, neutral) != neutral:
