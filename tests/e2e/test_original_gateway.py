@@ -12,13 +12,16 @@ import re
 import subprocess
 import sys
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx
 import openai
 import pytest
 
-from tests.conftest import free_port
+from benchmarks.gateway.children import free_port
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ORIGINAL = os.environ.get("SMG_BENCH_ORIGINAL", "")  # noqa: TID251 -- names what only some machines have
 
@@ -26,7 +29,9 @@ pytestmark = [
     pytest.mark.long,
     pytest.mark.model,
     pytest.mark.timeout(300),
-    pytest.mark.skipif(not ORIGINAL, reason="the original gateway is not here: SMG_BENCH_ORIGINAL names none"),
+    pytest.mark.skipif(
+        not ORIGINAL, reason="the original gateway is not here: SMG_BENCH_ORIGINAL names none"
+    ),
 ]
 
 READY_S = 120
@@ -138,6 +143,8 @@ def test_both_gateways_give_the_same_answer(clients, ask, prompt):
 
 
 def test_both_gateways_give_the_same_answer_with_a_stop_text(clients):
-    answers = [whole(clients[name], "Count from one to ten.", stop=["3", "three"]) for name in ("original", "ours")]
+    answers = [
+        whole(clients[name], "Count from one to ten.", stop=["3", "three"]) for name in ("original", "ours")
+    ]
     assert answers[0][:2] == answers[1][:2]
     assert answers[0][1] == "stop"
