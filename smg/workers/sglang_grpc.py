@@ -11,7 +11,7 @@ import itertools
 import logging
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smg.errors import UNIMPLEMENTED, EngineError, SmgError
 from smg.workers.base import ProtocolMismatch
@@ -24,7 +24,7 @@ from smg.workers.sglang.client import SglangClient
 from smg.workers.sglang.jobs import Jobs
 from smg.workers.sglang.names import RequestNames
 from smg.workers.sglang.ranks import Ranks
-from smg.workers.sglang.receiver import CallReceiver, Progress
+from smg.workers.sglang.receiver import SGLANG, CallReceiver, Progress
 from smg.workers.sglang.requests import generate_to_sglang, refuse_late_form
 from smg.workers.sglang.scoring import embed, score
 from smg.workers.tokenizer_archive import save_archive
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from smg.workers.http2.calls import Call
     from smg.workers.http2.connection import Connection
     from smg.workers.options import WorkerOptions
+    from smg.workers.sglang.receiver import Wire
     from smg_proto.engine.v1 import work_pb2
 
 _log = logging.getLogger(__name__)
@@ -163,7 +164,7 @@ class SglangWorker(ConnectedWorker):
         except (OSError, TimeoutError) as fault:
             raise ConnectionLost(f"cannot connect: {fault or 'no answer in time'}") from fault
         try:
-            client = self._client = SglangClient(connection, self._options)
+            client = self._client = self._new_client(connection)
             description = await self._describe(client)
             await self._check_health()
             self._opened(description)
@@ -184,20 +185,26 @@ class SglangWorker(ConnectedWorker):
             self._draining = [each for each in (*self._draining, connection) if not each.is_closed]
 
     async def _describe(self, client: SglangClient) -> card_pb2.DescribeResponse:
+        instance_id = f"connection-{next(self._connections)}"
         try:
-            model = await client.model_info()
-            server = await client.server_info()
-            loads = await client.loads()
-            loras = await client.loras()
+            description = await self._tell_of_itself(client, instance_id)
         except EngineError as error:
             if error.engine_code == UNIMPLEMENTED:
-                raise ProtocolMismatch("the server does not speak SGLang's protocol") from error
+                raise ProtocolMismatch(f"the server does not speak {self.protocol}") from error
             raise ConnectionLost(f"cannot be described: {error.message}") from error
-        description = describe(model, server, f"connection-{next(self._connections)}")
+        self._by_rank.count = max(1, description.data_parallel_size) if self._options.is_dp_aware else 1
+        return description
+
+    async def _tell_of_itself(self, client: SglangClient, instance_id: str) -> card_pb2.DescribeResponse:
+        """Ask the server all that is to be known of it. Args: instance_id stands in where it tells none."""
+        model = await client.model_info()
+        server = await client.server_info()
+        loads = await client.loads()
+        loras = await client.loras()
+        description = describe(model, server, instance_id)
         description.models[0].loras.extend(loras)
         description.max_running = description.max_running or max_running_of(loads)
         self._take_loads(loads)
-        self._by_rank.count = max(1, description.data_parallel_size) if self._options.is_dp_aware else 1
         self._waits_for_reasoning = waits_for_reasoning(server)
         return description
 
@@ -255,17 +262,15 @@ class SglangWorker(ConnectedWorker):
     ) -> list[int]:
         client = self._usable_client()
         first = requests[0]
-        if not self._waits_for_reasoning:
-            refuse_late_form(first)
         for request in requests:
             request.sequence = next(self._sequences)
         name = self._names.take(first.request_id, first.sequence)
         try:
-            message = generate_to_sglang(first, name, self._card().defaults, len(requests))
+            message = self._message(first, name, len(requests))
         except SmgError:
             self._names.free(name)
             raise
-        receiver = CallReceiver(requests, listeners, self._progress, self._ended, self._outcome)
+        receiver = CallReceiver(requests, listeners, self._progress, self._ended, self._outcome, self._wire())
         call = client.generate(message, receiver, first.traceparent)
         rank = first.data_parallel_rank
         self._by_rank.inflight[rank] += len(requests)
@@ -276,6 +281,18 @@ class SglangWorker(ConnectedWorker):
             self._streamed += len(sequences)
         self.on_load_change()
         return sequences
+
+    def _new_client(self, connection: Connection) -> SglangClient:
+        return SglangClient(connection, self._options)
+
+    def _message(self, first: work_pb2.Generate, name: str, choices: int) -> Any:
+        """The request of a call. Raises as `generate`."""
+        if not self._waits_for_reasoning:
+            refuse_late_form(first)
+        return generate_to_sglang(first, name, self._card().defaults, choices)
+
+    def _wire(self) -> Wire:
+        return SGLANG
 
     def _ended(self, sequence: int) -> None:
         """A sequence's listener is about to hear the end."""

@@ -8,8 +8,14 @@ from tests.contract.workers.compat_double import CompatDouble
 from tests.contract.workers.running import watched
 from tests.contract.workers.session_double import SessionDouble
 from tests.contract.workers.sglang_double import SglangDouble
+from tests.contract.workers.vllm_double import VllmDouble
 
-DOUBLES = {"session": SessionDouble, "sglang_grpc": SglangDouble, "compat": CompatDouble}
+DOUBLES = {
+    "session": SessionDouble,
+    "sglang_grpc": SglangDouble,
+    "compat": CompatDouble,
+    "vllm_grpc": VllmDouble,
+}
 
 
 @pytest.fixture(params=sorted(DOUBLES))

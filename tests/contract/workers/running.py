@@ -15,6 +15,10 @@ QUICK = WorkerOptions(
 )
 
 
+# Protocols without a field for ids whose log-probability is wanted: they score no labels either.
+NO_ASKED_IDS = ("vllm_grpc",)
+
+
 class Watched:
     """A worker with its run task; `until` waits for a state."""
 

@@ -16,7 +16,7 @@ from smg_grpc_proto.generated import sglang_scheduler_pb2_grpc as pb_grpc
 from tests.contract.workers.engine_script import CACHED_TOKENS, LATE_FINISH, Changes, logprob, script
 
 _STARTS = itertools.count(1)
-_CODES = {code.value[0]: code for code in grpc.StatusCode}
+CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 
 class SglangDouble(pb_grpc.SglangSchedulerServicer):
@@ -84,7 +84,7 @@ class SglangDouble(pb_grpc.SglangSchedulerServicer):
         plans = [script(prompt, most, choice) for choice in range(request.sampling_params.n)]
         failure = plans[0].failure
         if failure and not plans[0].ids:
-            await context.abort(_CODES[failure[0]], failure[1])
+            await context.abort(CODES[failure[0]], failure[1])
         if request.stream or failure or plans[0].hangs:
             for step in range(max(len(plan.ids) for plan in plans)):
                 for choice, plan in enumerate(plans):
@@ -93,7 +93,7 @@ class SglangDouble(pb_grpc.SglangSchedulerServicer):
                 if prompt[0] == LATE_FINISH:
                     await asyncio.sleep(0)
         if failure:
-            await context.abort(_CODES[failure[0]], failure[1])
+            await context.abort(CODES[failure[0]], failure[1])
         for choice, plan in enumerate(plans):
             if not plan.hangs:
                 yield _complete(request, prompt, plan, choice)
