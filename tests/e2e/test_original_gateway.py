@@ -34,6 +34,8 @@ pytestmark = [
     ),
 ]
 
+# The package has our package's name: what points Python at ours must not reach it.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # noqa: TID251 -- for a child
 READY_S = 120
 MODEL = "small"
 PROMPTS = [
@@ -47,9 +49,9 @@ PROMPTS = [
 
 
 @contextlib.contextmanager
-def process(log: Path, *command: str):
+def process(log: Path, *command: str, env=None):
     with log.open("wb") as sink:
-        child = subprocess.Popen(command, stdout=sink, stderr=sink)
+        child = subprocess.Popen(command, stdout=sink, stderr=sink, env=env)
     try:
         yield child
     finally:
@@ -99,7 +101,7 @@ def clients(tmp_path_factory):
             gateway = stack.enter_context(
                 process(
                     log, *launcher, "launch", "--host", "127.0.0.1", "--port", str(port), "--worker-urls", worker,
-                    "--log-level", "warn", *extra,
+                    "--log-level", "warn", *extra, env=ENVIRONMENT if name == "original" else None,
                 )
             )  # fmt: skip
             url = f"http://127.0.0.1:{port}"
