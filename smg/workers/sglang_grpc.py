@@ -18,6 +18,8 @@ from smg.workers.base import ProtocolMismatch
 from smg.workers.connected import ConnectedWorker, ConnectionLost
 from smg.workers.failures import lost_error
 from smg.workers.http2.connecting import connect
+from smg.workers.kv_blocks import KvBlocks
+from smg.workers.kv_events import watch_kv_events
 from smg.workers.sglang.aborts import Aborts
 from smg.workers.sglang.cards import describe, load_of, max_running_of, waits_for_reasoning
 from smg.workers.sglang.client import SglangClient
@@ -79,6 +81,8 @@ class SglangWorker(ConnectedWorker):
         self._progress = Progress()
         self._waits_for_reasoning = True
         self._by_rank = Ranks()
+        self._blocks = KvBlocks(options.cache_blocks)
+        self._blocks_of = ""
 
     @property
     def ranks(self) -> int:
@@ -169,7 +173,10 @@ class SglangWorker(ConnectedWorker):
             await self._check_health()
             self._opened(description)
             await self._serve_together(
-                self._watch_end(connection), self._watch_load(client), self._aborts.run(client)
+                self._watch_end(connection),
+                self._watch_load(client),
+                self._watch_cache(client),
+                self._aborts.run(client),
             )
         except asyncio.CancelledError:
             # Not every servicer stops what a closed connection leaves behind.
@@ -251,6 +258,18 @@ class SglangWorker(ConnectedWorker):
             except EngineError as error:
                 _log.debug("load of worker %s: %s", self.url, error.message)
             self.on_load_change()
+
+    async def _watch_cache(self, client: SglangClient) -> None:
+        """Follow the server's prefix cache, where somebody wants to know of it."""
+        tell, description = self.on_cache_change, self._description
+        if tell is None or description is None:
+            return
+        if self._blocks_of != description.instance_id:
+            # Another run of the server, whose cache began empty.
+            self._blocks_of = description.instance_id
+            self._blocks.forget()
+        path = f"{client.service}SubscribeKvEvents"
+        await watch_kv_events(client.connection, path, self._blocks, tell, self._options)
 
     def _take_loads(self, loads: sglang_pb2.GetLoadsResponse) -> None:
         self._load = load_of(loads)

@@ -29,6 +29,10 @@ class Watched:
         worker.on_load_change = self._changes.notify
         self.task = asyncio.create_task(worker.run())
 
+    async def wait_end(self) -> None:
+        """Wait for the end of the run."""
+        await asyncio.wait([self.task])
+
     async def until(self, predicate) -> None:
         await self._changes.until(lambda: self.task.done() or predicate(self.worker))
         if self.task.done():
