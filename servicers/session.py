@@ -15,13 +15,14 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
+from servicers.base import EngineFault, NotServed
 from servicers.models import models_by_name
 from servicers.router_session import RouterSession, SessionEnd
 from servicers.tokenizer_archive import pack_tokenizer
 from smg_proto.engine.v1 import card_pb2, engine_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 
     from servicers.base import Engine
     from servicers.limits import SessionLimits
@@ -47,7 +48,7 @@ class EngineServicer:
         self._engine = engine
         self._limits = limits
         self._instance_id = secrets.token_hex(8)
-        self._models: Mapping[str, ServedModel] = {}
+        self._models: dict[str, ServedModel] = {}
         self._fingerprints: Mapping[str, str] = {}
         self._sessions: set[RouterSession] = set()
         self._closed_because = "the model is loading"
@@ -64,6 +65,10 @@ class EngineServicer:
             "GetTokenizer": stream(self.get_tokenizer, card_pb2.GetTokenizerRequest.FromString, _bytes),
             "GetLoad": unary(self.get_load, card_pb2.GetLoadRequest.FromString, _bytes),
             "FlushCache": unary(self.flush_cache, card_pb2.FlushCacheRequest.FromString, _bytes),
+            "LoadLora": unary(self.load_lora, card_pb2.LoadLoraRequest.FromString, _bytes),
+            "UnloadLora": unary(self.unload_lora, card_pb2.UnloadLoraRequest.FromString, _bytes),
+            "StartProfile": unary(self.start_profile, card_pb2.StartProfileRequest.FromString, _bytes),
+            "StopProfile": unary(self.stop_profile, card_pb2.StopProfileRequest.FromString, _bytes),
         }
         handler = _grpc.method_handlers_generic_handler(SERVICE, methods)
         cast("Any", server).add_generic_rpc_handlers((handler,))
@@ -71,7 +76,7 @@ class EngineServicer:
     async def open(self) -> None:
         """Take work from now on. The engine has started."""
         description = self._engine.describe()
-        self._models = models_by_name(description)
+        self._models.update(models_by_name(description))
         self._fingerprints = await asyncio.to_thread(self._compute_fingerprints, list(self._models))
         self._closed_because = ""
 
@@ -171,7 +176,59 @@ class EngineServicer:
     ) -> card_pb2.FlushCacheResponse:
         """FlushCache of the contract."""
         await self._check_open(context)
-        return card_pb2.FlushCacheResponse(flushed_tokens=self._engine.flush_cache())
+        flushed = self._engine.flush_cache()
+        return card_pb2.FlushCacheResponse(
+            flushed_tokens=flushed if isinstance(flushed, int) else await flushed
+        )
+
+    async def load_lora(
+        self, request: card_pb2.LoadLoraRequest, context: Context
+    ) -> card_pb2.LoadLoraResponse:
+        """LoadLora of the contract."""
+        if not request.name or not request.path:
+            empty = "path" if request.name else "name"
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{empty} is empty; allowed: some text")
+        await self._do(self._engine.load_lora(request.name, request.path), context)
+        return card_pb2.LoadLoraResponse(loras=self._take_loras())
+
+    async def unload_lora(
+        self, request: card_pb2.UnloadLoraRequest, context: Context
+    ) -> card_pb2.UnloadLoraResponse:
+        """UnloadLora of the contract."""
+        await self._do(self._engine.unload_lora(request.name), context)
+        return card_pb2.UnloadLoraResponse(loras=self._take_loras())
+
+    async def start_profile(
+        self, request: card_pb2.StartProfileRequest, context: Context
+    ) -> card_pb2.StartProfileResponse:
+        """StartProfile of the contract."""
+        await self._do(self._engine.start_profile(request.output_dir), context)
+        return card_pb2.StartProfileResponse()
+
+    async def stop_profile(
+        self, _: card_pb2.StopProfileRequest, context: Context
+    ) -> card_pb2.StopProfileResponse:
+        """StopProfile of the contract."""
+        await self._do(self._engine.stop_profile(), context)
+        return card_pb2.StopProfileResponse()
+
+    async def _do(self, work: Coroutine[Any, Any, None], context: Context) -> None:
+        """Do what an operator asks of the engine, or say why not."""
+        try:
+            await self._check_open(context)
+            await work
+        except NotServed as refusal:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, str(refusal))
+        except EngineFault as refusal:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(refusal))
+        finally:
+            work.close()
+
+    def _take_loras(self) -> Sequence[str]:
+        """Let the sessions know what adapters there are now."""
+        # The same mapping, for the sessions hold it.
+        self._models.update(models_by_name(self._engine.describe()))
+        return self._engine.describe().models[0].loras
 
     async def _check_open(self, context: Context) -> None:
         if self._closed_because:

@@ -82,6 +82,7 @@ class EchoModel:
                 classify=True,
                 prompt_logprobs=True,
                 constraints=CONSTRAINTS,
+                cache_events=True,
             ),
         )
         for name in ("bos_token_id", "pad_token_id"):

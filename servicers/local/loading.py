@@ -13,13 +13,13 @@ import torch
 from servicers.local.attention import Segment
 from servicers.local.checkpoint import find_default_model
 from servicers.local.config import ModelFileError, config_to_hf
-from servicers.local.defaults import PACKAGED, sampling_defaults
 from servicers.local.grammar import KINDS, GrammarCompiler, GrammarPool
 from servicers.local.jobs import JobMaker
 from servicers.local.model import load_model
 from servicers.local.settings import DEFAULT_MODEL_ID
 from servicers.local.stepper import Stepper
 from servicers.local.tokenizer_files import tokenizer_directory
+from servicers.sampling_defaults import PACKAGED, sampling_defaults
 from smg_proto.engine.v1 import card_pb2
 
 if TYPE_CHECKING:
@@ -168,6 +168,7 @@ def _card(
             embed=True,
             prompt_logprobs=True,
             constraints=KINDS if has_grammars else (),
+            cache_events=True,
         ),
         embedding_size=config.hidden_size,
         dtype=str(model.precision.activations).removeprefix("torch."),

@@ -33,6 +33,7 @@ COMMANDS = (
     Command("worker", "Start one engine with its gRPC servicer.", "smg.cli.worker"),
     Command("chat", "Talk to a running gateway in the terminal.", "smg.cli.chat"),
     Command("doctor", "Say what is wrong with a worker or a running gateway.", "smg.cli.doctor.command"),
+    Command("conformance", "Check whether an engine keeps the contract.", "smg.cli.conformance"),
     Command("top", "Watch the workers of a running gateway.", "smg.cli.top.command"),
 )
 

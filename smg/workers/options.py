@@ -39,6 +39,7 @@ class WorkerOptions:
         tokenizer_timeout_s: longest time a tokenizer download may take.
         tls: for workers at grpcs:// addresses; None where there are none.
         load_interval_s: pause between polls of the load where it is not pushed; 0 polls none.
+        cache_blocks: most blocks of a worker's prefix cache that are kept to read its events by (SGLang's and vLLM's).
         is_health_checked: health services are asked; connection and steps are watched in any case.
         is_dp_aware: data-parallel ranks are used one by one.
         max_workers: most workers that are registered.
@@ -67,6 +68,7 @@ class WorkerOptions:
     tokenizer_timeout_s: float = 120.0
     tls: WorkerTls | None = None
     load_interval_s: float = 10.0
+    cache_blocks: int = 65_536
     is_health_checked: bool = True
     is_dp_aware: bool = False
     max_workers: int = 4096

@@ -9,8 +9,6 @@ from smg.workers.address import parse_url
 from smg.workers.engine_client import DESCRIBE
 from smg.workers.http2.connecting import connect
 from smg.workers.session import SessionWorker
-from smg.workers.sglang.client import MODEL_INFO
-from smg.workers.sglang_grpc import SglangWorker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,13 +22,31 @@ class ProbeFailed(Exception):
     """The address did not tell what it speaks; the text says why. Worth another try."""
 
 
-# In the order they are asked: a cheap method that answers on any server of the protocol, and what to do then.
+def _sglang_worker(worker_id: str, url: str, options: WorkerOptions) -> Worker:
+    from smg.workers.sglang_grpc import SglangWorker
+
+    return SglangWorker(worker_id, url, options)
+
+
+def _vllm_worker(worker_id: str, url: str, options: WorkerOptions) -> Worker:
+    from smg.workers.vllm_grpc import VllmWorker
+
+    return VllmWorker(worker_id, url, options)
+
+
+# In the order they are asked: a cheap method that answers on any server of the protocol, and what to do then. Others'
+# protocols are loaded where they are spoken.
 _PROTOCOLS: tuple[tuple[str, Callable[[str, str, WorkerOptions], Worker]], ...] = (
     (DESCRIBE, SessionWorker),
-    (MODEL_INFO, SglangWorker),
+    ("/sglang.grpc.scheduler.SglangScheduler/GetModelInfo", _sglang_worker),
+    ("/vllm.grpc.engine.VllmEngine/GetModelInfo", _vllm_worker),
 )
-# Known, and for a later release.
-_VLLM_METHOD = "/vllm.grpc.engine.VllmEngine/GetModelInfo"
+# Of the same family, and not spoken: what to call them, and what they answer.
+_OTHERS = (
+    ("TokenSpeed", "/tokenspeed.grpc.scheduler.TokenSpeedScheduler/GetModelInfo"),
+    ("TensorRT-LLM", "/trtllm.TrtllmService/GetModelInfo"),
+    ("MLX", "/mlx.grpc.engine.MlxEngine/GetModelInfo"),
+)
 
 
 async def open_worker(worker_id: str, url: str, options: WorkerOptions) -> Worker:
@@ -52,13 +68,15 @@ async def open_worker(worker_id: str, url: str, options: WorkerOptions) -> Worke
         for method, make in _PROTOCOLS:
             if await _answers(connection, method, options.connect_timeout_s):
                 return make(worker_id, url, options)
-        if await _answers(connection, _VLLM_METHOD, options.connect_timeout_s):
-            raise Unsupported(
-                f"worker {url} speaks vLLM's gRPC protocol, which is not served in this release"
-            )
+        for name, method in _OTHERS:
+            if await _answers(connection, method, options.connect_timeout_s):
+                raise Unsupported(
+                    f"worker {url} speaks {name}'s gRPC protocol, which is not served; known are smg.engine.v1, SGLang's "
+                    "and vLLM's"
+                )
     finally:
         connection.close()
-    raise ProbeFailed(f"{url} speaks neither smg.engine.v1 nor SGLang's gRPC protocol")
+    raise ProbeFailed(f"{url} speaks neither smg.engine.v1 nor SGLang's or vLLM's gRPC protocol")
 
 
 async def _answers(connection: Connection, method: str, timeout_s: float) -> bool:

@@ -11,20 +11,22 @@ import itertools
 import logging
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smg.errors import UNIMPLEMENTED, EngineError, SmgError
 from smg.workers.base import ProtocolMismatch
 from smg.workers.connected import ConnectedWorker, ConnectionLost
 from smg.workers.failures import lost_error
 from smg.workers.http2.connecting import connect
+from smg.workers.kv_blocks import KvBlocks
+from smg.workers.kv_events import watch_kv_events
 from smg.workers.sglang.aborts import Aborts
 from smg.workers.sglang.cards import describe, load_of, max_running_of, waits_for_reasoning
 from smg.workers.sglang.client import SglangClient
 from smg.workers.sglang.jobs import Jobs
 from smg.workers.sglang.names import RequestNames
 from smg.workers.sglang.ranks import Ranks
-from smg.workers.sglang.receiver import CallReceiver, Progress
+from smg.workers.sglang.receiver import SGLANG, CallReceiver, Progress
 from smg.workers.sglang.requests import generate_to_sglang, refuse_late_form
 from smg.workers.sglang.scoring import classify, embed, score
 from smg.workers.tokenizer_archive import save_archive
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from smg.workers.http2.calls import Call
     from smg.workers.http2.connection import Connection
     from smg.workers.options import WorkerOptions
+    from smg.workers.sglang.receiver import Wire
     from smg_proto.engine.v1 import work_pb2
 
 _log = logging.getLogger(__name__)
@@ -78,6 +81,8 @@ class SglangWorker(ConnectedWorker):
         self._progress = Progress()
         self._waits_for_reasoning = True
         self._by_rank = Ranks()
+        self._blocks = KvBlocks(options.cache_blocks)
+        self._blocks_of = ""
 
     @property
     def ranks(self) -> int:
@@ -170,12 +175,15 @@ class SglangWorker(ConnectedWorker):
         except (OSError, TimeoutError) as fault:
             raise ConnectionLost(f"cannot connect: {fault or 'no answer in time'}") from fault
         try:
-            client = self._client = SglangClient(connection, self._options)
+            client = self._client = self._new_client(connection)
             description = await self._describe(client)
             await self._check_health()
             self._opened(description)
             await self._serve_together(
-                self._watch_end(connection), self._watch_load(client), self._aborts.run(client)
+                self._watch_end(connection),
+                self._watch_load(client),
+                self._watch_cache(client),
+                self._aborts.run(client),
             )
         except asyncio.CancelledError:
             # Not every servicer stops what a closed connection leaves behind.
@@ -191,20 +199,26 @@ class SglangWorker(ConnectedWorker):
             self._draining = [each for each in (*self._draining, connection) if not each.is_closed]
 
     async def _describe(self, client: SglangClient) -> card_pb2.DescribeResponse:
+        instance_id = f"connection-{next(self._connections)}"
         try:
-            model = await client.model_info()
-            server = await client.server_info()
-            loads = await client.loads()
-            loras = await client.loras()
+            description = await self._tell_of_itself(client, instance_id)
         except EngineError as error:
             if error.engine_code == UNIMPLEMENTED:
-                raise ProtocolMismatch("the server does not speak SGLang's protocol") from error
+                raise ProtocolMismatch(f"the server does not speak {self.protocol}") from error
             raise ConnectionLost(f"cannot be described: {error.message}") from error
-        description = describe(model, server, f"connection-{next(self._connections)}")
+        self._by_rank.count = max(1, description.data_parallel_size) if self._options.is_dp_aware else 1
+        return description
+
+    async def _tell_of_itself(self, client: SglangClient, instance_id: str) -> card_pb2.DescribeResponse:
+        """Ask the server all that is to be known of it. Args: instance_id stands in where it tells none."""
+        model = await client.model_info()
+        server = await client.server_info()
+        loads = await client.loads()
+        loras = await client.loras()
+        description = describe(model, server, instance_id)
         description.models[0].loras.extend(loras)
         description.max_running = description.max_running or max_running_of(loads)
         self._take_loads(loads)
-        self._by_rank.count = max(1, description.data_parallel_size) if self._options.is_dp_aware else 1
         self._waits_for_reasoning = waits_for_reasoning(server)
         return description
 
@@ -252,6 +266,18 @@ class SglangWorker(ConnectedWorker):
                 _log.debug("load of worker %s: %s", self.url, error.message)
             self.on_load_change()
 
+    async def _watch_cache(self, client: SglangClient) -> None:
+        """Follow the server's prefix cache, where somebody wants to know of it."""
+        tell, description = self.on_cache_change, self._description
+        if tell is None or description is None:
+            return
+        if self._blocks_of != description.instance_id:
+            # Another run of the server, whose cache began empty.
+            self._blocks_of = description.instance_id
+            self._blocks.forget()
+        path = f"{client.service}SubscribeKvEvents"
+        await watch_kv_events(client.connection, path, self._blocks, tell, self._options)
+
     def _take_loads(self, loads: sglang_pb2.GetLoadsResponse) -> None:
         self._load = load_of(loads)
         if self._options.is_dp_aware:
@@ -262,17 +288,15 @@ class SglangWorker(ConnectedWorker):
     ) -> list[int]:
         client = self._usable_client()
         first = requests[0]
-        if not self._waits_for_reasoning:
-            refuse_late_form(first)
         for request in requests:
             request.sequence = next(self._sequences)
         name = self._names.take(first.request_id, first.sequence)
         try:
-            message = generate_to_sglang(first, name, self._card().defaults, len(requests))
+            message = self._message(first, name, len(requests))
         except SmgError:
             self._names.free(name)
             raise
-        receiver = CallReceiver(requests, listeners, self._progress, self._ended, self._outcome)
+        receiver = CallReceiver(requests, listeners, self._progress, self._ended, self._outcome, self._wire())
         call = client.generate(message, receiver, first.traceparent)
         rank = first.data_parallel_rank
         self._by_rank.inflight[rank] += len(requests)
@@ -283,6 +307,18 @@ class SglangWorker(ConnectedWorker):
             self._streamed += len(sequences)
         self.on_load_change()
         return sequences
+
+    def _new_client(self, connection: Connection) -> SglangClient:
+        return SglangClient(connection, self._options)
+
+    def _message(self, first: work_pb2.Generate, name: str, choices: int) -> Any:
+        """The request of a call. Raises as `generate`."""
+        if not self._waits_for_reasoning:
+            refuse_late_form(first)
+        return generate_to_sglang(first, name, self._card().defaults, choices)
+
+    def _wire(self) -> Wire:
+        return SGLANG
 
     def _ended(self, sequence: int) -> None:
         """A sequence's listener is about to hear the end."""

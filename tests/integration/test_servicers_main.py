@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import os
 import signal
 import sys
@@ -10,6 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import grpc.aio
+import pytest
 
 from smg_proto.engine.v1 import card_pb2, engine_pb2, engine_pb2_grpc, work_pb2
 from tests.unit.servicers.fakes import read_to_end
@@ -90,11 +92,13 @@ async def test_a_missing_model_directory_is_named():
     assert errors.decode().startswith("smg worker: --model-path '/no/such/dir' has no tokenizer.json")
 
 
-async def test_sglang_is_refused_with_what_works_instead():
-    process = await start("--engine", "sglang")
+@pytest.mark.skipif(importlib.util.find_spec("sglang") is not None, reason="SGLang is installed here")
+async def test_sglang_that_is_not_installed_is_refused_with_what_works_instead():
+    process = await start("--engine", "sglang", "--model-path", "/models/m")
     _, errors = await process.communicate()
     assert process.returncode == 1
-    assert "not in this release" in errors.decode()
+    assert "pip install 'smg[sglang]'" in errors.decode()
+    assert "--smg-grpc-mode" in errors.decode()
 
 
 async def test_the_local_engine_without_torch_says_how_to_install_it():

@@ -13,6 +13,7 @@ from smg.workers.options import WorkerOptions
 from smg.workers.probe import ProbeFailed, open_worker
 from tests.contract.workers.session_double import SessionDouble
 from tests.contract.workers.sglang_double import SglangDouble
+from tests.contract.workers.vllm_double import VllmDouble
 
 QUICK = WorkerOptions(connect_timeout_s=5)
 
@@ -21,7 +22,10 @@ async def opened(url: str):
     return await open_worker("w", url, QUICK)
 
 
-@pytest.mark.parametrize(("double", "protocol"), [(SessionDouble, "session"), (SglangDouble, "sglang_grpc")])
+@pytest.mark.parametrize(
+    ("double", "protocol"),
+    [(SessionDouble, "session"), (SglangDouble, "sglang_grpc"), (VllmDouble, "vllm_grpc")],
+)
 async def test_the_protocol_of_a_server_is_found(double, protocol):
     engine = double()
     await engine.start()
@@ -31,11 +35,14 @@ async def test_the_protocol_of_a_server_is_found(double, protocol):
     await engine.kill()
 
 
-class Vllm(grpc.GenericRpcHandler):
-    """Knows one method of vLLM's protocol."""
+class OneMethod(grpc.GenericRpcHandler):
+    """Knows one method of a protocol."""
+
+    def __init__(self, method: str) -> None:
+        self._method = method
 
     def service(self, call_details):
-        if call_details.method != "/vllm.grpc.engine.VllmEngine/GetModelInfo":
+        if call_details.method != self._method:
             return None
         return grpc.unary_unary_rpc_method_handler(self._answer)
 
@@ -50,9 +57,17 @@ async def serving(*handlers):
     return server, f"grpc://127.0.0.1:{port}"
 
 
-async def test_vllm_is_recognized_and_put_off():
-    server, url = await serving(Vllm())
-    with pytest.raises(Unsupported, match="vLLM's gRPC protocol"):
+@pytest.mark.parametrize(
+    ("service", "name"),
+    [
+        ("tokenspeed.grpc.scheduler.TokenSpeedScheduler", "TokenSpeed"),
+        ("trtllm.TrtllmService", "TensorRT-LLM"),
+        ("mlx.grpc.engine.MlxEngine", "MLX"),
+    ],
+)
+async def test_protocols_that_are_not_spoken_are_recognized_and_named(service, name):
+    server, url = await serving(OneMethod(f"/{service}/GetModelInfo"))
+    with pytest.raises(Unsupported, match=f"speaks {name}'s gRPC protocol, which is not served"):
         await opened(url)
     await server.stop(None)
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from smg.workers.tokenizer_archive import ArchiveChunk
 
 _SESSION_METHOD = "/smg.engine.v1.EngineService/GetTokenizer"
-_SGLANG_METHOD = "/sglang.grpc.scheduler.SglangScheduler/GetTokenizer"
 _GIVE_ONE = "give the router the model's tokenizer yourself: --tokenizer-path DIR"
 
 
@@ -42,11 +41,11 @@ async def session_tokenizer(calls: Calls, card: card_pb2.ModelCard, target: Targ
         yield finding
 
 
-async def sglang_tokenizer(calls: Calls) -> AsyncIterator[Finding]:
-    """The tokenizer of an SGLang server."""
+async def server_tokenizer(calls: Calls, service: str) -> AsyncIterator[Finding]:
+    """The tokenizer of an SGLang or vLLM server. Args: service: path of its service."""
     from smg_grpc_proto.generated import common_pb2
 
-    async for finding in _fetched(calls, _SGLANG_METHOD, b"", common_pb2.GetTokenizerChunk):
+    async for finding in _fetched(calls, f"{service}GetTokenizer", b"", common_pb2.GetTokenizerChunk):
         yield finding
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 from grpc_health.v1 import health_pb2
@@ -10,7 +10,7 @@ from grpc_health.v1 import health_pb2
 from smg.cli.doctor.findings import Finding, note, ok, problem, warning
 from smg.cli.doctor.grpc_calls import CallFailed, Calls
 from smg.cli.doctor.router_grpc import WORKERS_METHOD, examine_grpc_router
-from smg.cli.doctor.tokenizers import session_tokenizer, sglang_tokenizer
+from smg.cli.doctor.tokenizers import server_tokenizer, session_tokenizer
 from smg.cli.doctor.transport import grpc_transport
 from smg.cli.doctor.wire import unreachable
 from smg_proto.engine.v1 import card_pb2, engine_pb2
@@ -24,9 +24,8 @@ _SERVICE = "smg.engine.v1.EngineService"
 _DESCRIBE = f"/{_SERVICE}/Describe"
 _SESSION = f"/{_SERVICE}/Session"
 _LOAD = f"/{_SERVICE}/GetLoad"
-_SGLANG_MODEL = "/sglang.grpc.scheduler.SglangScheduler/GetModelInfo"
-_SGLANG_HEALTH = "/sglang.grpc.scheduler.SglangScheduler/HealthCheck"
-_VLLM_MODEL = "/vllm.grpc.engine.VllmEngine/GetModelInfo"
+_SGLANG = "/sglang.grpc.scheduler.SglangScheduler/"
+_VLLM = "/vllm.grpc.engine.VllmEngine/"
 _HEALTH = "/grpc.health.v1.Health/Check"
 # Engines that come with this very product.
 _OWN_ENGINES = ("echo", "local")
@@ -72,25 +71,27 @@ async def _examine(
     if await calls.has(_DESCRIBE):
         async for finding in _examine_session_worker(calls, target, model, version):
             yield finding
-    elif await calls.has(_SGLANG_MODEL):
+    elif await calls.has(f"{_SGLANG}GetModelInfo"):
         yield ok("protocol", "it speaks SGLang's gRPC protocol")
-        async for finding in _examine_sglang(calls, model):
+        from smg_grpc_proto.generated import sglang_scheduler_pb2
+
+        async for finding in _examine_server(calls, _SGLANG, sglang_scheduler_pb2, model):
             yield finding
     elif await calls.has(WORKERS_METHOD):
         yield ok("protocol", "this is the gRPC port of a gateway, no worker")
         async for finding in examine_grpc_router(target, key):
             yield finding
-    elif await calls.has(_VLLM_MODEL):
-        yield problem(
-            "protocol",
-            "it speaks vLLM's gRPC protocol, which this release does not serve",
-            "use an engine that speaks smg.engine.v1 or SGLang's gRPC protocol",
-        )
+    elif await calls.has(f"{_VLLM}GetModelInfo"):
+        yield ok("protocol", "it speaks vLLM's gRPC protocol")
+        from smg_grpc_proto.generated import vllm_engine_pb2
+
+        async for finding in _examine_server(calls, _VLLM, vllm_engine_pb2, model):
+            yield finding
     else:
         yield problem(
             "protocol",
             "the gRPC server there speaks no protocol of an engine",
-            "give the port of an engine that speaks smg.engine.v1 (smg worker) or SGLang's gRPC protocol",
+            "give the port of an engine that speaks smg.engine.v1 (smg worker), or SGLang's or vLLM's gRPC protocol",
         )
 
 
@@ -206,11 +207,10 @@ async def _load(calls: Calls, told: card_pb2.DescribeResponse) -> Finding:
     return ok("load", text)
 
 
-async def _examine_sglang(calls: Calls, model: str) -> AsyncIterator[Finding]:
-    from smg_grpc_proto.generated import sglang_scheduler_pb2 as sglang_pb2
-
+async def _examine_server(calls: Calls, service: str, messages: Any, model: str) -> AsyncIterator[Finding]:
+    """An SGLang or vLLM server. Args: service: path of its service. messages: module of its messages."""
     try:
-        healthy = sglang_pb2.HealthCheckResponse.FromString(await calls.ask(_SGLANG_HEALTH))
+        healthy = messages.HealthCheckResponse.FromString(await calls.ask(f"{service}HealthCheck"))
         if healthy.healthy:
             yield ok("health", "healthy")
         else:
@@ -219,11 +219,11 @@ async def _examine_sglang(calls: Calls, model: str) -> AsyncIterator[Finding]:
                 f"it says {healthy.message or 'that it is not healthy'}",
                 "look at the server's logs; a router sends it no work meanwhile",
             )
-        told = sglang_pb2.GetModelInfoResponse.FromString(await calls.ask(_SGLANG_MODEL))
+        told = messages.GetModelInfoResponse.FromString(await calls.ask(f"{service}GetModelInfo"))
     except CallFailed as failed:
         yield problem("description", f"it cannot be described: {failed}", "look at the server's logs")
         return
     for finding in model_findings([told.served_model_name or told.model_path], model):
         yield finding
-    async for finding in sglang_tokenizer(calls):
+    async for finding in server_tokenizer(calls, service):
         yield finding

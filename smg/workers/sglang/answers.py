@@ -38,12 +38,13 @@ class SequenceAnswer:
         is_answered: the engine has ended it.
         is_over: the listener hears nothing more.
         is_abandoned: because nobody wants it any more.
+        told: tokens that the listener has heard of.
     """
 
     __slots__ = (
         "sequence", "listener", "ids", "is_streamed", "is_plain", "is_answered", "is_over", "is_abandoned",
         "_rows", "_wants_rows", "_wants_chosen", "_asked_ids", "_prompt_start", "_prior_tokens", "_is_empty",
-        "_counts_ids", "_told", "_is_started", "_has_chunks",
+        "told", "_counts_ids", "_is_started", "_has_chunks",
     )  # fmt: skip
 
     def __init__(self, request: work_pb2.Generate, listener: GenerateListener, *, counts_ids: bool) -> None:
@@ -62,7 +63,7 @@ class SequenceAnswer:
         self._prior_tokens = len(request.output_ids) // 4
         self._is_empty = sampling.HasField("max_new_tokens") and sampling.max_new_tokens <= self._prior_tokens
         self._counts_ids = counts_ids
-        self._told = 0
+        self.told = 0
         self._is_started = self._has_chunks = False
 
     def take_chunk(self, chunk: sglang_pb2.GenerateStreamChunk) -> None:
@@ -77,7 +78,7 @@ class SequenceAnswer:
         """Tell the listener of the new tokens."""
         ids, rows = self.ids, self._rows
         self.ids, self._rows = [], []
-        self._told += len(ids)
+        self.told += len(ids)
         self.listener.on_step(ids, rows, None)
 
     def take_complete(self, complete: sglang_pb2.GenerateComplete) -> None:
@@ -89,7 +90,7 @@ class SequenceAnswer:
 
     def tell_end(self, complete: sglang_pb2.GenerateComplete) -> None:
         """Tell the listener of its last tokens and the end."""
-        self._told += len(self.ids)
+        self.told += len(self.ids)
         self.listener.on_step(self.ids, self._rows, self._finished(complete))
 
     def _add(self, ids: Iterable[int], rows: sglang_pb2.OutputLogProbs) -> None:
@@ -98,7 +99,7 @@ class SequenceAnswer:
             return
         self.ids += ids
         if self._wants_rows:
-            self._rows += output_rows(rows, self._asked_ids, wants_chosen=self._wants_chosen)
+            self._rows += self._output_rows(rows)
 
     def _start(self, first: sglang_pb2.GenerateStreamChunk | sglang_pb2.GenerateComplete) -> None:
         self._is_started = True
@@ -108,16 +109,26 @@ class SequenceAnswer:
             cached_tokens=first.cached_tokens,
         )
         if first.HasField("input_logprobs"):
-            rows = prompt_rows(first.input_logprobs, self._prompt_start, started.prompt_tokens)
-            started.prompt_logprobs.extend(rows)
+            started.prompt_logprobs.extend(self._prompt_rows(first.input_logprobs, started.prompt_tokens))
         self.listener.on_started(started)
+
+    def _output_rows(self, rows: sglang_pb2.OutputLogProbs) -> list[work_pb2.TokenLogprobs]:
+        return output_rows(rows, self._asked_ids, wants_chosen=self._wants_chosen)
+
+    def _prompt_rows(
+        self, rows: sglang_pb2.InputLogProbs, prompt_tokens: int
+    ) -> list[work_pb2.TokenLogprobs]:
+        return prompt_rows(rows, self._prompt_start, prompt_tokens)
+
+    def _reasoning_tokens(self, complete: sglang_pb2.GenerateComplete) -> int:
+        return complete.reasoning_tokens
 
     def _prompt_tokens(self, told: int) -> int:
         return max(0, told - self._prior_tokens)
 
     def _finished(self, complete: sglang_pb2.GenerateComplete) -> work_pb2.Finished:
         reason = _REASONS.get(complete.finish_reason)
-        tokens = self._told if self._counts_ids or self._is_empty else complete.completion_tokens
+        tokens = self.told if self._counts_ids or self._is_empty else complete.completion_tokens
         finished = work_pb2.Finished(
             sequence=self.sequence,
             reason=work_pb2.FINISH_REASON_STOP if reason is None else reason,
@@ -126,7 +137,7 @@ class SequenceAnswer:
             prompt_tokens=self._prompt_tokens(complete.prompt_tokens),
             completion_tokens=tokens + self._prior_tokens,
             cached_tokens=complete.cached_tokens,
-            reasoning_tokens=min(complete.reasoning_tokens, tokens),
+            reasoning_tokens=min(self._reasoning_tokens(complete), tokens),
             draft_tokens=complete.spec_draft_tokens,
             accepted_tokens=complete.spec_accepted_tokens,
         )

@@ -26,6 +26,7 @@ _DEFAULTS = {
     "frequency_penalty": "frequency_penalty",
     "repetition_penalty": "repetition_penalty",
     "max_new_tokens": "max_new_tokens",
+    "max_tokens": "max_new_tokens",
 }
 
 # Kinds of constraints by SGLang's --grammar-backend, where it is not all that the protocol can say. Source: SGLang's
@@ -107,7 +108,9 @@ def _card(model: sglang_pb2.GetModelInfoResponse, *, grammar: str) -> card_pb2.M
             constraints=_ENFORCED.get(grammar, CONSTRAINT_KINDS) if is_generation else (),
             modalities=["image"] if model.supports_vision else [],
         ),
-        defaults=_defaults(model),
+        defaults=sampling_defaults(
+            model.default_sampling_params_json or model.preferred_sampling_params, model.model_path
+        ),
         labels=labels,
         classify_kind=card_pb2.CLASSIFY_KIND_EXCLUSIVE if labels else card_pb2.CLASSIFY_KIND_UNSPECIFIED,
     )
@@ -119,17 +122,17 @@ def _card(model: sglang_pb2.GetModelInfoResponse, *, grammar: str) -> card_pb2.M
     return card
 
 
-def _defaults(model: sglang_pb2.GetModelInfoResponse) -> card_pb2.Sampling:
+def sampling_defaults(text: str, model_path: str) -> card_pb2.Sampling:
+    """The sampling numbers that a server names as its model's, in JSON. Args: model_path: for the log."""
     sampling = card_pb2.Sampling()
-    text = model.default_sampling_params_json or model.preferred_sampling_params
-    for name, value in _json_object(text, "sampling defaults", model.model_path).items():
+    for name, value in _json_object(text, "sampling defaults", model_path).items():
         ours = _DEFAULTS.get(name)
         if ours is None or value is None:
             continue
         try:
             setattr(sampling, ours, value)
         except (TypeError, ValueError):
-            _log.warning("model %s: default %s=%r is not a number; ignored", model.model_path, name, value)
+            _log.warning("model %s: default %s=%r is not a number; ignored", model_path, name, value)
     return sampling
 
 

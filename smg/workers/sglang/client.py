@@ -18,20 +18,16 @@ if TYPE_CHECKING:
     from smg.workers.options import WorkerOptions
 
 _SERVICE = "/sglang.grpc.scheduler.SglangScheduler/"
-GENERATE = _SERVICE + "Generate"
-MODEL_INFO = _SERVICE + "GetModelInfo"
-_EMBED = _SERVICE + "Embed"
-_HEALTH = _SERVICE + "HealthCheck"
-_ABORT = _SERVICE + "Abort"
-_SERVER_INFO = _SERVICE + "GetServerInfo"
-_LOADS = _SERVICE + "GetLoads"
-_FLUSH = _SERVICE + "FlushCache"
-_LORAS = _SERVICE + "ListLoadedLoRAAdapters"
-_TOKENIZER = _SERVICE + "GetTokenizer"
 
 
 class SglangClient:
-    """The calls of one connection that are not on the hot path."""
+    """The calls of one connection that are not on the hot path.
+
+    Attributes:
+        service: path of the protocol's service.
+    """
+
+    service = _SERVICE
 
     def __init__(self, connection: Connection, options: WorkerOptions) -> None:
         self.connection = connection
@@ -42,13 +38,15 @@ class SglangClient:
         """Start a call. An adapter's name becomes the server's id of it."""
         self._put_lora_id(request)
         metadata = (("traceparent", traceparent),) if traceparent.isascii() and traceparent else ()
-        return self.connection.call(GENERATE, request.SerializeToString(), receiver, metadata)
+        return self.connection.call(
+            self.service + "Generate", request.SerializeToString(), receiver, metadata
+        )
 
     async def prefill(self, request: sglang_pb2.GenerateRequest) -> sglang_pb2.GenerateComplete:
         """Run a request that generates nothing. Adapters as in generate. Raises EngineError."""
         self._put_lora_id(request)
         messages, status = await self.connection.ask(
-            GENERATE, request.SerializeToString(), self._options.job_timeout_s
+            self.service + "Generate", request.SerializeToString(), self._options.job_timeout_s
         )
         if status.code:
             raise status_error(status)
@@ -60,13 +58,13 @@ class SglangClient:
 
     async def embed(self, request: sglang_pb2.EmbedRequest) -> sglang_pb2.EmbedResponse:
         """Embed one input. Raises EngineError."""
-        answer = await self._ask(_EMBED, request.SerializeToString(), self._options.job_timeout_s)
+        answer = await self._ask("Embed", request.SerializeToString(), self._options.job_timeout_s)
         return sglang_pb2.EmbedResponse.FromString(answer)
 
     async def health(self) -> str:
         """What is wrong, in words; empty when nothing is."""
         try:
-            answer = sglang_pb2.HealthCheckResponse.FromString(await self._ask(_HEALTH))
+            answer = sglang_pb2.HealthCheckResponse.FromString(await self._ask("HealthCheck"))
         except EngineError as error:
             return f"health check failed: {error.message}"
         return "" if answer.healthy else f"health check says: {answer.message or 'not healthy'}"
@@ -74,30 +72,30 @@ class SglangClient:
     async def abort(self, request_id: str) -> None:
         """Stop a request. Raises EngineError."""
         request = sglang_pb2.AbortRequest(request_id=request_id, reason="the client has left")
-        await self._ask(_ABORT, request.SerializeToString())
+        await self._ask("Abort", request.SerializeToString())
 
     async def model_info(self) -> sglang_pb2.GetModelInfoResponse:
         """What is served. Raises EngineError."""
-        return sglang_pb2.GetModelInfoResponse.FromString(await self._ask(MODEL_INFO))
+        return sglang_pb2.GetModelInfoResponse.FromString(await self._ask("GetModelInfo"))
 
     async def server_info(self) -> sglang_pb2.GetServerInfoResponse:
         """How the server was started; empty where it does not tell. Raises EngineError."""
-        return sglang_pb2.GetServerInfoResponse.FromString(await self._ask_if_known(_SERVER_INFO))
+        return sglang_pb2.GetServerInfoResponse.FromString(await self._ask_if_known("GetServerInfo"))
 
     async def loads(self) -> sglang_pb2.GetLoadsResponse:
         """How busy it is; empty where it does not tell. Raises EngineError."""
-        return sglang_pb2.GetLoadsResponse.FromString(await self._ask_if_known(_LOADS))
+        return sglang_pb2.GetLoadsResponse.FromString(await self._ask_if_known("GetLoads"))
 
     async def loras(self) -> list[str]:
         """Names of the adapters that are loaded; none where it does not tell. Raises EngineError."""
-        answer = await self._ask_if_known(_LORAS)
+        answer = await self._ask_if_known("ListLoadedLoRAAdapters")
         adapters = sglang_pb2.ListLoadedLoRAAdaptersResponse.FromString(answer).loaded_adapters
         self._lora_ids = {adapter.lora_name: adapter.lora_id for adapter in adapters}
         return sorted(self._lora_ids)
 
     async def flush_cache(self) -> None:
         """Forget cached prefixes. Raises EngineError."""
-        answer = common_pb2.FlushCacheResponse.FromString(await self._ask(_FLUSH))
+        answer = common_pb2.FlushCacheResponse.FromString(await self._ask("FlushCache"))
         if not answer.success:
             raise EngineError(f"flush the cache: {answer.message or 'refused'}", engine_code=INTERNAL)
 
@@ -106,7 +104,7 @@ class SglangClient:
         options = self._options
         pieces = stream(
             self.connection,
-            _TOKENIZER,
+            self.service + "GetTokenizer",
             b"",
             timeout_s=options.tokenizer_timeout_s,
             # Each piece carries a few bytes beside its data.
@@ -119,13 +117,14 @@ class SglangClient:
         # A name that is not known may be an id, or an adapter that was loaded since.
         request.lora_id = self._lora_ids.get(request.lora_id, request.lora_id)
 
-    async def _ask(self, path: str, message: bytes = b"", timeout_s: float | None = None) -> bytes:
+    async def _ask(self, method: str, message: bytes = b"", timeout_s: float | None = None) -> bytes:
+        path = self.service + method
         return await ask(self.connection, path, message, timeout_s or self._options.health_timeout_s)
 
-    async def _ask_if_known(self, path: str) -> bytes:
+    async def _ask_if_known(self, method: str) -> bytes:
         """The answer, or an empty message from a server that does not know the method."""
         try:
-            return await self._ask(path)
+            return await self._ask(method)
         except EngineError as error:
             if error.engine_code == UNIMPLEMENTED:
                 return b""

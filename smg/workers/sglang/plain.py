@@ -4,6 +4,7 @@ from __future__ import annotations
 
 # The first bytes of fields of GenerateResponse and GenerateStreamChunk: number and wire type (length-delimited).
 _REQUEST_ID, _CHUNK, _TOKEN_IDS = 0x0A, 0x12, 0x0A
+_VLLM_CHUNK = 0x0A
 
 
 def plain_ids(message: bytes) -> list[int] | None:
@@ -17,6 +18,18 @@ def plain_ids(message: bytes) -> list[int] | None:
     chunk = 2 + message[1]
     if size < chunk + 4 or message[chunk] != _CHUNK:
         return None
+    return _chunk_ids(message, chunk, size)
+
+
+def vllm_plain_ids(message: bytes) -> list[int] | None:
+    """The same for vLLM's protocol, whose responses carry no name."""
+    size = len(message)
+    if size < 4 or message[0] != _VLLM_CHUNK:
+        return None
+    return _chunk_ids(message, 0, size)
+
+
+def _chunk_ids(message: bytes, chunk: int, size: int) -> list[int] | None:
     length = message[chunk + 1]
     if length > 0x7F or chunk + 2 + length != size:
         return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smg_grpc_proto.generated import sglang_scheduler_pb2 as sglang_pb2
 
@@ -26,7 +26,22 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_parse = sglang_pb2.GenerateResponse.FromString
+
+class Wire(NamedTuple):
+    """How the messages of a protocol of this shape are read.
+
+    Attributes:
+        parse: a whole response; what it holds is named as SGLang's.
+        plain_ids: the ids of a usual chunk, from its bytes; None for others.
+        answer: makes what keeps one sequence.
+    """
+
+    parse: Callable[[bytes], Any]
+    plain_ids: Callable[[bytes], list[int] | None]
+    answer: Callable[..., SequenceAnswer]
+
+
+SGLANG = Wire(sglang_pb2.GenerateResponse.FromString, plain_ids, SequenceAnswer)
 
 
 class Progress:
@@ -48,6 +63,7 @@ class CallReceiver:
         progress: Progress,
         on_over: Callable[[int], None],
         on_outcome: Callable[[SmgError | None], None] = lambda _: None,
+        wire: Wire = SGLANG,
     ) -> None:
         """Take whom to call.
 
@@ -57,13 +73,15 @@ class CallReceiver:
             progress: counts what arrives.
             on_over: called once for each sequence before its listener hears the end, with its number.
             on_outcome: told how the engine ended each, and of one failure for a call that failed (Worker.on_outcome).
+            wire: the protocol's messages.
         """
         is_shared = len(requests) > 1
         self._answers = [
-            SequenceAnswer(request, listener, counts_ids=is_shared)
+            wire.answer(request, listener, counts_ids=is_shared)
             for request, listener in zip(requests, listeners, strict=True)
         ]
         self._alone = None if is_shared else self._answers[0]
+        self._parse, self._plain_ids = wire.parse, wire.plain_ids
         self._progress = progress
         self._on_over = on_over
         self._on_outcome = on_outcome
@@ -122,7 +140,7 @@ class CallReceiver:
         """Take messages that hold nothing but ids, as nearly all do. Returns False for others, untouched."""
         ids: list[int] = []
         for message in messages:
-            new = plain_ids(message)
+            new = self._plain_ids(message)
             if new is None:
                 return False
             ids += new
@@ -131,6 +149,7 @@ class CallReceiver:
         if not alone.is_streamed:
             alone.ids += ids
         elif ids:
+            alone.told += len(ids)
             try:
                 alone.listener.on_step(ids, (), None)
             except Exception as error:  # noqa: BLE001 - one listener must not harm the others
@@ -140,7 +159,7 @@ class CallReceiver:
     def _take(self, messages: Sequence[bytes]) -> None:
         alone = self._alone
         for message in messages:
-            response = _parse(message)
+            response = self._parse(message)
             if response.HasField("chunk"):
                 self._has_tokens = True
                 answer = alone or self._of_index(response.chunk.index)

@@ -163,7 +163,7 @@ def _put_sampling(
     prior_tokens: int,
 ) -> None:
     for name, neutral in _NEUTRAL.items():
-        setattr(target, name, _number((source, defaults), name, neutral))
+        setattr(target, name, number((source, defaults), name, neutral))
     for limits in (source, defaults):
         if limits.HasField("max_new_tokens"):
             target.max_new_tokens = max(0, limits.max_new_tokens - prior_tokens)
@@ -181,7 +181,7 @@ def _put_sampling(
         target.custom_params["sampling_seed"] = (source.seed + source.choice_index) % 2**53
 
 
-def _number(places: Iterable[Any], name: str, neutral: float) -> float:
+def number(places: Iterable[Any], name: str, neutral: float) -> float:
     """The number in the first message that has it."""
     for place in places:
         if place.HasField(name):

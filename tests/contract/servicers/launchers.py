@@ -9,11 +9,16 @@ import pytest
 
 from servicers.base import EngineOptions
 from servicers.factory import create_engine
+from servicers.sglang.servicer import SglangEngine
+from servicers.sglang.settings import settings_from_options
+from tests.contract.servicers.sglang_stand_in import StandInPackage
 from tests.tiny_checkpoint import write_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from servicers.base import Engine
 
 
 @dataclass(frozen=True)
@@ -25,22 +30,34 @@ class Launcher:
         options: makes its options; is given the directory of a small tokenizer.
         marks: pytest marks, for engines that need something that is not always there.
         name: in the names of tests; the engine's where it is empty.
+        make: makes the engine from its name and options.
     """
 
     engine: str
     options: Callable[[Path], EngineOptions]
     marks: Sequence[pytest.MarkDecorator] = ()
     name: str = ""
+    make: Callable[[str, EngineOptions], Engine] = create_engine
 
-    def create(self, tokenizer_dir: Path):
+    def create(self, tokenizer_dir: Path) -> Engine:
         """Make the engine; it is not started."""
-        return create_engine(self.engine, self.options(tokenizer_dir))
+        return self.make(self.engine, self.options(tokenizer_dir))
+
+
+def sglang_on_stand_in(_: str, options: EngineOptions) -> SglangEngine:
+    """SGLang's servicer, over what stands in for SGLang."""
+    return SglangEngine(settings_from_options(options), StandInPackage())
 
 
 LAUNCHERS = [
     # A step takes a little time, so that an abort can come between two of them.
     Launcher(
         "echo", lambda tokenizer_dir: EngineOptions((str(tokenizer_dir),), ("tiny",), step_seconds=0.002)
+    ),
+    Launcher(
+        "sglang",
+        lambda tokenizer_dir: EngineOptions((str(tokenizer_dir),), ("tiny",), max_context=1024),
+        make=sglang_on_stand_in,
     ),
     # One thread: two wait for each other by spinning where the environment does not tell OpenMP otherwise. A short
     # context, for one test fills it.

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from tests.contract.workers.compat_double import CompatDouble
 from tests.contract.workers.running import watched
 from tests.contract.workers.session_double import SessionDouble
 from tests.contract.workers.sglang_double import SglangDouble
+from tests.contract.workers.vllm_double import VllmDouble
 
-DOUBLES = {"session": SessionDouble, "sglang_grpc": SglangDouble}
+DOUBLES = {
+    "session": SessionDouble,
+    "sglang_grpc": SglangDouble,
+    "compat": CompatDouble,
+    "vllm_grpc": VllmDouble,
+}
 
 
 @pytest.fixture(params=sorted(DOUBLES))

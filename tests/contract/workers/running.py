@@ -15,6 +15,10 @@ QUICK = WorkerOptions(
 )
 
 
+# Protocols without a field for ids whose log-probability is wanted: they score no labels either.
+NO_ASKED_IDS = ("vllm_grpc",)
+
+
 class Watched:
     """A worker with its run task; `until` waits for a state."""
 
@@ -24,6 +28,10 @@ class Watched:
         worker.on_state_change = self._changes.notify
         worker.on_load_change = self._changes.notify
         self.task = asyncio.create_task(worker.run())
+
+    async def wait_end(self) -> None:
+        """Wait for the end of the run."""
+        await asyncio.wait([self.task])
 
     async def until(self, predicate) -> None:
         await self._changes.until(lambda: self.task.done() or predicate(self.worker))

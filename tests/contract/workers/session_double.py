@@ -113,9 +113,9 @@ class SessionDouble(engine_pb2_grpc.EngineServiceServicer):
                 if not self.is_wedged:
                     self._answer(request, queue)
             for request in message.score:
-                queue.put_nowait(_scored(request))
+                queue.put_nowait(scored_event(request))
             for request in message.embed:
-                queue.put_nowait(_embedded(request))
+                queue.put_nowait(embedded_event(request))
             for sequence in message.abort:
                 self._abort(sequence, queue)
             self.changes.notify()
@@ -132,13 +132,19 @@ class SessionDouble(engine_pb2_grpc.EngineServiceServicer):
             )
 
     def _answer(self, request, queue) -> None:
-        prompt = list(array("I", request.prompt_ids))
-        most = request.sampling.max_new_tokens if request.sampling.HasField("max_new_tokens") else None
-        plan = script(prompt, most, request.sampling.choice_index)
-        for event in _events(request, plan, prompt):
+        events, is_over = answer_events(request)
+        for event in events:
             queue.put_nowait(event)
-        if not plan.hangs:
+        if is_over:
             self.running.discard(request.sequence)
+
+
+def answer_events(request):
+    """What a sequence gets, and whether it has ended with that."""
+    prompt = list(array("I", request.prompt_ids))
+    most = request.sampling.max_new_tokens if request.sampling.HasField("max_new_tokens") else None
+    plan = script(prompt, most, request.sampling.choice_index)
+    return list(_events(request, plan, prompt)), not plan.hangs
 
 
 def _events(request, plan, prompt):
@@ -206,7 +212,7 @@ def _failed(sequence, plan):
     return engine_pb2.SessionEvent(failed=[failed])
 
 
-def _scored(request):
+def scored_event(request):
     prefix = len(request.prefix_ids) // 4
     rows = [
         work_pb2.SuffixScores(logprobs=[logprob(label) for label in suffix.label_ids])
@@ -217,7 +223,7 @@ def _scored(request):
     return engine_pb2.SessionEvent(scored=[scored])
 
 
-def _embedded(request):
+def embedded_event(request):
     ids = array("I", request.input_ids)
     embedded = work_pb2.Embedded(sequence=request.sequence, values=[0.6, 0.8], prompt_tokens=len(ids))
     return engine_pb2.SessionEvent(embedded=[embedded])

@@ -16,7 +16,7 @@ from smg_grpc_proto.generated import sglang_scheduler_pb2_grpc as pb_grpc
 from tests.contract.workers.engine_script import CACHED_TOKENS, LATE_FINISH, Changes, logprob, script
 
 _STARTS = itertools.count(1)
-_CODES = {code.value[0]: code for code in grpc.StatusCode}
+CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 
 class SglangDouble(pb_grpc.SglangSchedulerServicer):
@@ -38,6 +38,11 @@ class SglangDouble(pb_grpc.SglangSchedulerServicer):
         self.loras: dict[str, str] = {}
         self.server_args: dict[str, str | None] = {}
         self.metadata: list[dict[str, str]] = []
+        self.kv_batches: list[common_pb2.KvEventBatch] | None = None
+        self.kv_subscriptions: list[int] = []
+        self.kv_refusal: grpc.StatusCode | None = None
+        self._kv_more = Changes()
+        self.starts_again = True
         self._started_at = 0
 
     @property
@@ -45,7 +50,8 @@ class SglangDouble(pb_grpc.SglangSchedulerServicer):
         return f"grpc://127.0.0.1:{self.port}"
 
     async def start(self) -> None:
-        self._started_at = next(_STARTS)
+        if self.starts_again or not self._started_at:
+            self._started_at = next(_STARTS)
         self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
         pb_grpc.add_SglangSchedulerServicer_to_server(self, self._server)
         self.port = self._server.add_insecure_port(f"127.0.0.1:{self.port}")
@@ -84,7 +90,7 @@ class SglangDouble(pb_grpc.SglangSchedulerServicer):
         plans = [script(prompt, most, choice) for choice in range(request.sampling_params.n)]
         failure = plans[0].failure
         if failure and not plans[0].ids:
-            await context.abort(_CODES[failure[0]], failure[1])
+            await context.abort(CODES[failure[0]], failure[1])
         if request.stream or failure or plans[0].hangs:
             for step in range(max(len(plan.ids) for plan in plans)):
                 for choice, plan in enumerate(plans):
@@ -93,7 +99,7 @@ class SglangDouble(pb_grpc.SglangSchedulerServicer):
                 if prompt[0] == LATE_FINISH:
                     await asyncio.sleep(0)
         if failure:
-            await context.abort(_CODES[failure[0]], failure[1])
+            await context.abort(CODES[failure[0]], failure[1])
         for choice, plan in enumerate(plans):
             if not plan.hangs:
                 yield _complete(request, prompt, plan, choice)
@@ -141,6 +147,28 @@ class SglangDouble(pb_grpc.SglangSchedulerServicer):
     async def FlushCache(self, request, context):
         self.flushes += 1
         return common_pb2.FlushCacheResponse(success=True)
+
+    async def SubscribeKvEvents(self, request, context):
+        """What `tell_cache` was given, from a number on or all of it."""
+        if self.kv_batches is None:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "KV cache events not enabled")
+        self.kv_subscriptions.append(request.start_sequence_number)
+        self.changes.notify()
+        refusal, self.kv_refusal = self.kv_refusal, None
+        if refusal is not None:
+            await context.abort(refusal, "nothing is kept to resume from")
+        seen: list[common_pb2.KvEventBatch] = []
+        while True:
+            await self._kv_more.until(lambda: len(self.kv_batches) > len(seen))
+            batch = self.kv_batches[len(seen)]
+            seen.append(batch)
+            if batch.sequence_number >= request.start_sequence_number:
+                yield batch
+
+    def tell_cache(self, *batches: common_pb2.KvEventBatch) -> None:
+        """Send batches to who subscribes."""
+        self.kv_batches = [*(self.kv_batches or ()), *batches]
+        self._kv_more.notify()
 
     async def GetTokenizer(self, request, context):
         if not self.archive:

@@ -186,7 +186,7 @@ async def test_choices_that_were_delivered_in_part_go_on_each_from_its_own_place
     sent = [
         list(request.tokenized.input_ids)[2:]
         if hasattr(request, "tokenized")
-        else list(array("I", request.output_ids))
+        else list(array("I", request.prompt_ids + request.output_ids))[2:]
         for request in double.requests
     ]
     assert sent == [[50], [51]]

@@ -162,9 +162,7 @@ async def test_close_fails_what_runs_and_leaves_no_task(double):
     async with watched(double.url) as watch:
         watch.worker.generate(generate_request([HANGS, 1]), answer)
         await answer.first_step.wait()
-        watch.worker.score(
-            work_pb2.Score(suffixes=[work_pb2.ScoreSuffix(ids=b"\4\0\0\0", label_ids=[1])]), result
-        )
+        watch.worker.embed(work_pb2.Embed(input_ids=b"\4\0\0\0"), result)
     assert answer.error.engine_code == UNAVAILABLE
     assert result.done.done()
     result.done.exception()

@@ -7,7 +7,7 @@ import dataclasses
 
 import pytest
 
-from smg.errors import INTERNAL, INVALID_ARGUMENT, RESOURCE_EXHAUSTED, EngineError
+from smg.errors import INTERNAL, INVALID_ARGUMENT, RESOURCE_EXHAUSTED, EngineError, InvalidRequest
 from smg_proto.engine.v1 import work_pb2
 from tests.contract.workers.collecting import Collector, generate, generate_request
 from tests.contract.workers.engine_script import (
@@ -22,7 +22,7 @@ from tests.contract.workers.engine_script import (
     logprob,
     script,
 )
-from tests.contract.workers.running import QUICK, watched
+from tests.contract.workers.running import NO_ASKED_IDS, QUICK, watched
 
 
 @pytest.mark.parametrize("behaviour", [NORMAL, STOPS, LATE_FINISH])
@@ -78,14 +78,24 @@ async def test_nothing_to_generate_ends_with_length_and_no_ids(worker, stream):
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_logprobs_come_with_their_tokens(worker, stream):
-    options = work_pb2.LogprobsOptions(output=True, top_k=2, token_ids=[11, 12])
+    asked = [] if worker.protocol in NO_ASKED_IDS else [11, 12]
+    options = work_pb2.LogprobsOptions(output=True, top_k=2, token_ids=asked)
     answer = await generate(worker, [NORMAL, 8], stream=stream, logprobs=options)
     assert len(answer.logprobs) == len(answer.ids)
     for token, row in zip(answer.ids, answer.logprobs, strict=True):
         assert row.logprob == logprob(token)
         assert list(row.top_token) == [token, token + 1]
         assert list(row.top_logprob) == [logprob(token), logprob(token) - 1]
-        assert list(row.asked_logprob) == [logprob(11), logprob(12)]
+        assert list(row.asked_logprob) == [logprob(token) for token in asked]
+
+
+async def test_ids_that_cannot_be_asked_for_are_refused(worker):
+    if worker.protocol not in NO_ASKED_IDS:
+        pytest.skip("this protocol can ask for them")
+    request = generate_request([NORMAL, 8], logprobs={"output": True, "token_ids": [11]})
+    with pytest.raises(InvalidRequest, match="no field for them"):
+        worker.generate(request, Collector())
+    assert worker.inflight_requests == 0
 
 
 @pytest.mark.parametrize("stream", [True, False])

@@ -6,17 +6,35 @@ from array import array
 
 import pytest
 
+from smg.errors import InvalidRequest
 from smg_proto.engine.v1 import work_pb2
 from tests.contract.workers.collecting import Collector, ResultCollector, generate, generate_request
 from tests.contract.workers.engine_script import HANGS, NORMAL, logprob
-from tests.contract.workers.running import watched
+from tests.contract.workers.running import NO_ASKED_IDS, watched
 
 
 def ids(*numbers: int) -> bytes:
     return array("I", numbers).tobytes()
 
 
-async def test_score_gives_every_label_after_every_suffix(worker):
+@pytest.fixture
+def scoring(worker):
+    """The worker, where its protocol can score."""
+    if worker.protocol in NO_ASKED_IDS:
+        pytest.skip("this protocol cannot ask for labels")
+    return worker
+
+
+async def test_a_protocol_that_cannot_score_says_so(worker):
+    if worker.protocol not in NO_ASKED_IDS:
+        pytest.skip("this protocol scores labels")
+    assert not worker.description.models[0].capabilities.score
+    with pytest.raises(InvalidRequest, match="cannot score labels"):
+        worker.score(work_pb2.Score(prefix_ids=ids(1)), ResultCollector())
+
+
+async def test_score_gives_every_label_after_every_suffix(scoring):
+    worker = scoring
     request = work_pb2.Score(prefix_ids=ids(1, 2, 3))
     for suffix in ((4,), (5, 6), (7,)):
         request.suffixes.add(ids=ids(*suffix), label_ids=[suffix[0], 40])
@@ -37,7 +55,8 @@ async def test_embed_gives_a_vector_of_length_one(worker):
     assert embedded.prompt_tokens == 3
 
 
-async def test_an_aborted_score_is_not_heard_of(worker):
+async def test_an_aborted_score_is_not_heard_of(scoring):
+    worker = scoring
     request = work_pb2.Score(prefix_ids=ids(1), suffixes=[work_pb2.ScoreSuffix(ids=ids(2), label_ids=[3])])
     gone, heard = ResultCollector(), ResultCollector()
     worker.abort(worker.score(request, gone))

@@ -24,15 +24,15 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18smg/engine/v1/card.proto\x12\rsmg.engine.v1\"\x11\n\x0f\x44\x65scribeRequest\"\xaa\x01\n\x10\x44\x65scribeResponse\x12(\n\x06models\x18\x01 \x03(\x0b\x32\x18.smg.engine.v1.ModelCard\x12\x0e\n\x06\x65ngine\x18\x02 \x01(\t\x12\x16\n\x0e\x65ngine_version\x18\x03 \x01(\t\x12\x13\n\x0binstance_id\x18\x04 \x01(\t\x12\x13\n\x0bmax_running\x18\x05 \x01(\r\x12\x1a\n\x12\x64\x61ta_parallel_size\x18\x06 \x01(\r\"\x8c\x05\n\tModelCard\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x16\n\x0e\x63ontext_length\x18\x03 \x01(\r\x12\x12\n\nvocab_size\x18\x04 \x01(\r\x12\x15\n\reos_token_ids\x18\x05 \x03(\r\x12\x19\n\x0c\x62os_token_id\x18\x06 \x01(\rH\x00\x88\x01\x01\x12\x19\n\x0cpad_token_id\x18\x07 \x01(\rH\x01\x88\x01\x01\x12\x14\n\x0c\x61rchitecture\x18\x08 \x01(\t\x12\x12\n\nmodel_type\x18\t \x01(\t\x12\x31\n\x0c\x63\x61pabilities\x18\n \x01(\x0b\x32\x1b.smg.engine.v1.Capabilities\x12)\n\x08\x64\x65\x66\x61ults\x18\x0b \x01(\x0b\x32\x17.smg.engine.v1.Sampling\x12\x18\n\x10tokenizer_sha256\x18\x0c \x01(\t\x12\r\n\x05loras\x18\r \x03(\t\x12\x16\n\x0e\x65mbedding_size\x18\x0e \x01(\r\x12\x0e\n\x06labels\x18\x0f \x03(\t\x12\x1a\n\x12\x63\x61\x63he_block_tokens\x18\x10 \x01(\r\x12\r\n\x05\x64type\x18\x11 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x12 \x01(\t\x12\x10\n\x08revision\x18\x13 \x01(\t\x12\x0e\n\x06\x64igest\x18\x14 \x01(\t\x12\x10\n\x08is_exact\x18\x15 \x01(\x08\x12\x1c\n\x14\x65mbedding_dimensions\x18\x16 \x03(\r\x12\x18\n\x10\x65mbedding_layers\x18\x17 \x03(\r\x12\x32\n\rclassify_kind\x18\x18 \x01(\x0e\x32\x1b.smg.engine.v1.ClassifyKind\x12\x16\n\x0e\x65mbedding_form\x18\x19 \x01(\tB\x0f\n\r_bos_token_idB\x0f\n\r_pad_token_id\"\x92\x01\n\x0c\x43\x61pabilities\x12\x10\n\x08generate\x18\x01 \x01(\x08\x12\r\n\x05score\x18\x02 \x01(\x08\x12\r\n\x05\x65mbed\x18\x03 \x01(\x08\x12\x10\n\x08\x63lassify\x18\x04 \x01(\x08\x12\x17\n\x0fprompt_logprobs\x18\x05 \x01(\x08\x12\x13\n\x0b\x63onstraints\x18\x06 \x03(\t\x12\x12\n\nmodalities\x18\x07 \x03(\t\"\xda\x04\n\x08Sampling\x12\x18\n\x0btemperature\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\x12\n\x05top_p\x18\x02 \x01(\x01H\x01\x88\x01\x01\x12\x12\n\x05top_k\x18\x03 \x01(\x05H\x02\x88\x01\x01\x12\x12\n\x05min_p\x18\x04 \x01(\x01H\x03\x88\x01\x01\x12\x1d\n\x10presence_penalty\x18\x05 \x01(\x01H\x04\x88\x01\x01\x12\x1e\n\x11\x66requency_penalty\x18\x06 \x01(\x01H\x05\x88\x01\x01\x12\x1f\n\x12repetition_penalty\x18\x07 \x01(\x01H\x06\x88\x01\x01\x12\x1b\n\x0emax_new_tokens\x18\x08 \x01(\rH\x07\x88\x01\x01\x12\x1b\n\x0emin_new_tokens\x18\t \x01(\rH\x08\x88\x01\x01\x12\x11\n\x04seed\x18\n \x01(\x03H\t\x88\x01\x01\x12\x16\n\x0estop_token_ids\x18\x0b \x03(\r\x12\x0c\n\x04stop\x18\x0c \x03(\t\x12\x17\n\nignore_eos\x18\r \x01(\x08H\n\x88\x01\x01\x12\x18\n\x10logit_bias_token\x18\x0e \x03(\r\x12\x18\n\x10logit_bias_value\x18\x0f \x03(\x02\x12\x19\n\x0c\x63hoice_index\x18\x10 \x01(\rH\x0b\x88\x01\x01\x42\x0e\n\x0c_temperatureB\x08\n\x06_top_pB\x08\n\x06_top_kB\x08\n\x06_min_pB\x13\n\x11_presence_penaltyB\x14\n\x12_frequency_penaltyB\x15\n\x13_repetition_penaltyB\x11\n\x0f_max_new_tokensB\x11\n\x0f_min_new_tokensB\x07\n\x05_seedB\r\n\x0b_ignore_eosB\x0f\n\r_choice_index\"$\n\x13GetTokenizerRequest\x12\r\n\x05model\x18\x01 \x01(\t\"4\n\x14GetTokenizerResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\x0e\n\x06sha256\x18\x02 \x01(\t\"\x10\n\x0eGetLoadRequest\"4\n\x0fGetLoadResponse\x12!\n\x04load\x18\x01 \x01(\x0b\x32\x13.smg.engine.v1.Load\"\xc4\x01\n\x04Load\x12\x0f\n\x07running\x18\x01 \x01(\r\x12\x0f\n\x07waiting\x18\x02 \x01(\r\x12\x1f\n\x17waiting_uncached_tokens\x18\x03 \x01(\x04\x12\x16\n\x0ekv_used_tokens\x18\x04 \x01(\x04\x12\x1a\n\x12kv_capacity_tokens\x18\x05 \x01(\x04\x12\x19\n\x11tokens_per_second\x18\x06 \x01(\x01\x12\r\n\x05steps\x18\x07 \x01(\x04\x12\x1b\n\x13kv_evictable_tokens\x18\x08 \x01(\x04\"\x13\n\x11\x46lushCacheRequest\",\n\x12\x46lushCacheResponse\x12\x16\n\x0e\x66lushed_tokens\x18\x01 \x01(\x04\"\xab\x01\n\nCacheEvent\x12\x0e\n\x06stored\x18\x01 \x03(\x04\x12\x0f\n\x07\x65victed\x18\x02 \x03(\x04\x12\x0f\n\x07\x63leared\x18\x03 \x01(\x08\x12\x34\n\x0fstored_prefixes\x18\x04 \x03(\x0b\x32\x1b.smg.engine.v1.CachedPrefix\x12\x35\n\x10\x65victed_prefixes\x18\x05 \x03(\x0b\x32\x1b.smg.engine.v1.CachedPrefix\"?\n\x0c\x43\x61\x63hedPrefix\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0b\n\x03ids\x18\x02 \x01(\x0c\x12\x13\n\x0bkept_tokens\x18\x03 \x01(\r*\x83\x01\n\x0c\x43lassifyKind\x12\x1d\n\x19\x43LASSIFY_KIND_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x43LASSIFY_KIND_EXCLUSIVE\x10\x01\x12\x1d\n\x19\x43LASSIFY_KIND_INDEPENDENT\x10\x02\x12\x18\n\x14\x43LASSIFY_KIND_TOKENS\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18smg/engine/v1/card.proto\x12\rsmg.engine.v1\"\x11\n\x0f\x44\x65scribeRequest\"\xaa\x01\n\x10\x44\x65scribeResponse\x12(\n\x06models\x18\x01 \x03(\x0b\x32\x18.smg.engine.v1.ModelCard\x12\x0e\n\x06\x65ngine\x18\x02 \x01(\t\x12\x16\n\x0e\x65ngine_version\x18\x03 \x01(\t\x12\x13\n\x0binstance_id\x18\x04 \x01(\t\x12\x13\n\x0bmax_running\x18\x05 \x01(\r\x12\x1a\n\x12\x64\x61ta_parallel_size\x18\x06 \x01(\r\"\x8c\x05\n\tModelCard\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x16\n\x0e\x63ontext_length\x18\x03 \x01(\r\x12\x12\n\nvocab_size\x18\x04 \x01(\r\x12\x15\n\reos_token_ids\x18\x05 \x03(\r\x12\x19\n\x0c\x62os_token_id\x18\x06 \x01(\rH\x00\x88\x01\x01\x12\x19\n\x0cpad_token_id\x18\x07 \x01(\rH\x01\x88\x01\x01\x12\x14\n\x0c\x61rchitecture\x18\x08 \x01(\t\x12\x12\n\nmodel_type\x18\t \x01(\t\x12\x31\n\x0c\x63\x61pabilities\x18\n \x01(\x0b\x32\x1b.smg.engine.v1.Capabilities\x12)\n\x08\x64\x65\x66\x61ults\x18\x0b \x01(\x0b\x32\x17.smg.engine.v1.Sampling\x12\x18\n\x10tokenizer_sha256\x18\x0c \x01(\t\x12\r\n\x05loras\x18\r \x03(\t\x12\x16\n\x0e\x65mbedding_size\x18\x0e \x01(\r\x12\x0e\n\x06labels\x18\x0f \x03(\t\x12\x1a\n\x12\x63\x61\x63he_block_tokens\x18\x10 \x01(\r\x12\r\n\x05\x64type\x18\x11 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x12 \x01(\t\x12\x10\n\x08revision\x18\x13 \x01(\t\x12\x0e\n\x06\x64igest\x18\x14 \x01(\t\x12\x10\n\x08is_exact\x18\x15 \x01(\x08\x12\x1c\n\x14\x65mbedding_dimensions\x18\x16 \x03(\r\x12\x18\n\x10\x65mbedding_layers\x18\x17 \x03(\r\x12\x32\n\rclassify_kind\x18\x18 \x01(\x0e\x32\x1b.smg.engine.v1.ClassifyKind\x12\x16\n\x0e\x65mbedding_form\x18\x19 \x01(\tB\x0f\n\r_bos_token_idB\x0f\n\r_pad_token_id\"\xa8\x01\n\x0c\x43\x61pabilities\x12\x10\n\x08generate\x18\x01 \x01(\x08\x12\r\n\x05score\x18\x02 \x01(\x08\x12\r\n\x05\x65mbed\x18\x03 \x01(\x08\x12\x10\n\x08\x63lassify\x18\x04 \x01(\x08\x12\x17\n\x0fprompt_logprobs\x18\x05 \x01(\x08\x12\x13\n\x0b\x63onstraints\x18\x06 \x03(\t\x12\x12\n\nmodalities\x18\x07 \x03(\t\x12\x14\n\x0c\x63\x61\x63he_events\x18\x08 \x01(\x08\"\xda\x04\n\x08Sampling\x12\x18\n\x0btemperature\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\x12\n\x05top_p\x18\x02 \x01(\x01H\x01\x88\x01\x01\x12\x12\n\x05top_k\x18\x03 \x01(\x05H\x02\x88\x01\x01\x12\x12\n\x05min_p\x18\x04 \x01(\x01H\x03\x88\x01\x01\x12\x1d\n\x10presence_penalty\x18\x05 \x01(\x01H\x04\x88\x01\x01\x12\x1e\n\x11\x66requency_penalty\x18\x06 \x01(\x01H\x05\x88\x01\x01\x12\x1f\n\x12repetition_penalty\x18\x07 \x01(\x01H\x06\x88\x01\x01\x12\x1b\n\x0emax_new_tokens\x18\x08 \x01(\rH\x07\x88\x01\x01\x12\x1b\n\x0emin_new_tokens\x18\t \x01(\rH\x08\x88\x01\x01\x12\x11\n\x04seed\x18\n \x01(\x03H\t\x88\x01\x01\x12\x16\n\x0estop_token_ids\x18\x0b \x03(\r\x12\x0c\n\x04stop\x18\x0c \x03(\t\x12\x17\n\nignore_eos\x18\r \x01(\x08H\n\x88\x01\x01\x12\x18\n\x10logit_bias_token\x18\x0e \x03(\r\x12\x18\n\x10logit_bias_value\x18\x0f \x03(\x02\x12\x19\n\x0c\x63hoice_index\x18\x10 \x01(\rH\x0b\x88\x01\x01\x42\x0e\n\x0c_temperatureB\x08\n\x06_top_pB\x08\n\x06_top_kB\x08\n\x06_min_pB\x13\n\x11_presence_penaltyB\x14\n\x12_frequency_penaltyB\x15\n\x13_repetition_penaltyB\x11\n\x0f_max_new_tokensB\x11\n\x0f_min_new_tokensB\x07\n\x05_seedB\r\n\x0b_ignore_eosB\x0f\n\r_choice_index\"$\n\x13GetTokenizerRequest\x12\r\n\x05model\x18\x01 \x01(\t\"4\n\x14GetTokenizerResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\x0e\n\x06sha256\x18\x02 \x01(\t\"\x10\n\x0eGetLoadRequest\"4\n\x0fGetLoadResponse\x12!\n\x04load\x18\x01 \x01(\x0b\x32\x13.smg.engine.v1.Load\"\xc4\x01\n\x04Load\x12\x0f\n\x07running\x18\x01 \x01(\r\x12\x0f\n\x07waiting\x18\x02 \x01(\r\x12\x1f\n\x17waiting_uncached_tokens\x18\x03 \x01(\x04\x12\x16\n\x0ekv_used_tokens\x18\x04 \x01(\x04\x12\x1a\n\x12kv_capacity_tokens\x18\x05 \x01(\x04\x12\x19\n\x11tokens_per_second\x18\x06 \x01(\x01\x12\r\n\x05steps\x18\x07 \x01(\x04\x12\x1b\n\x13kv_evictable_tokens\x18\x08 \x01(\x04\"\x13\n\x11\x46lushCacheRequest\",\n\x12\x46lushCacheResponse\x12\x16\n\x0e\x66lushed_tokens\x18\x01 \x01(\x04\"-\n\x0fLoadLoraRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\"!\n\x10LoadLoraResponse\x12\r\n\x05loras\x18\x01 \x03(\t\"!\n\x11UnloadLoraRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"#\n\x12UnloadLoraResponse\x12\r\n\x05loras\x18\x01 \x03(\t\")\n\x13StartProfileRequest\x12\x12\n\noutput_dir\x18\x01 \x01(\t\"\x16\n\x14StartProfileResponse\"\x14\n\x12StopProfileRequest\"\x15\n\x13StopProfileResponse\"\xab\x01\n\nCacheEvent\x12\x0e\n\x06stored\x18\x01 \x03(\x04\x12\x0f\n\x07\x65victed\x18\x02 \x03(\x04\x12\x0f\n\x07\x63leared\x18\x03 \x01(\x08\x12\x34\n\x0fstored_prefixes\x18\x04 \x03(\x0b\x32\x1b.smg.engine.v1.CachedPrefix\x12\x35\n\x10\x65victed_prefixes\x18\x05 \x03(\x0b\x32\x1b.smg.engine.v1.CachedPrefix\"?\n\x0c\x43\x61\x63hedPrefix\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0b\n\x03ids\x18\x02 \x01(\x0c\x12\x13\n\x0bkept_tokens\x18\x03 \x01(\r*\x83\x01\n\x0c\x43lassifyKind\x12\x1d\n\x19\x43LASSIFY_KIND_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x43LASSIFY_KIND_EXCLUSIVE\x10\x01\x12\x1d\n\x19\x43LASSIFY_KIND_INDEPENDENT\x10\x02\x12\x18\n\x14\x43LASSIFY_KIND_TOKENS\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'smg.engine.v1.card_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CLASSIFYKIND']._serialized_start=2314
-  _globals['_CLASSIFYKIND']._serialized_end=2445
+  _globals['_CLASSIFYKIND']._serialized_start=2602
+  _globals['_CLASSIFYKIND']._serialized_end=2733
   _globals['_DESCRIBEREQUEST']._serialized_start=43
   _globals['_DESCRIBEREQUEST']._serialized_end=60
   _globals['_DESCRIBERESPONSE']._serialized_start=63
@@ -40,25 +40,41 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_MODELCARD']._serialized_start=236
   _globals['_MODELCARD']._serialized_end=888
   _globals['_CAPABILITIES']._serialized_start=891
-  _globals['_CAPABILITIES']._serialized_end=1037
-  _globals['_SAMPLING']._serialized_start=1040
-  _globals['_SAMPLING']._serialized_end=1642
-  _globals['_GETTOKENIZERREQUEST']._serialized_start=1644
-  _globals['_GETTOKENIZERREQUEST']._serialized_end=1680
-  _globals['_GETTOKENIZERRESPONSE']._serialized_start=1682
-  _globals['_GETTOKENIZERRESPONSE']._serialized_end=1734
-  _globals['_GETLOADREQUEST']._serialized_start=1736
-  _globals['_GETLOADREQUEST']._serialized_end=1752
-  _globals['_GETLOADRESPONSE']._serialized_start=1754
-  _globals['_GETLOADRESPONSE']._serialized_end=1806
-  _globals['_LOAD']._serialized_start=1809
-  _globals['_LOAD']._serialized_end=2005
-  _globals['_FLUSHCACHEREQUEST']._serialized_start=2007
-  _globals['_FLUSHCACHEREQUEST']._serialized_end=2026
-  _globals['_FLUSHCACHERESPONSE']._serialized_start=2028
-  _globals['_FLUSHCACHERESPONSE']._serialized_end=2072
-  _globals['_CACHEEVENT']._serialized_start=2075
-  _globals['_CACHEEVENT']._serialized_end=2246
-  _globals['_CACHEDPREFIX']._serialized_start=2248
-  _globals['_CACHEDPREFIX']._serialized_end=2311
+  _globals['_CAPABILITIES']._serialized_end=1059
+  _globals['_SAMPLING']._serialized_start=1062
+  _globals['_SAMPLING']._serialized_end=1664
+  _globals['_GETTOKENIZERREQUEST']._serialized_start=1666
+  _globals['_GETTOKENIZERREQUEST']._serialized_end=1702
+  _globals['_GETTOKENIZERRESPONSE']._serialized_start=1704
+  _globals['_GETTOKENIZERRESPONSE']._serialized_end=1756
+  _globals['_GETLOADREQUEST']._serialized_start=1758
+  _globals['_GETLOADREQUEST']._serialized_end=1774
+  _globals['_GETLOADRESPONSE']._serialized_start=1776
+  _globals['_GETLOADRESPONSE']._serialized_end=1828
+  _globals['_LOAD']._serialized_start=1831
+  _globals['_LOAD']._serialized_end=2027
+  _globals['_FLUSHCACHEREQUEST']._serialized_start=2029
+  _globals['_FLUSHCACHEREQUEST']._serialized_end=2048
+  _globals['_FLUSHCACHERESPONSE']._serialized_start=2050
+  _globals['_FLUSHCACHERESPONSE']._serialized_end=2094
+  _globals['_LOADLORAREQUEST']._serialized_start=2096
+  _globals['_LOADLORAREQUEST']._serialized_end=2141
+  _globals['_LOADLORARESPONSE']._serialized_start=2143
+  _globals['_LOADLORARESPONSE']._serialized_end=2176
+  _globals['_UNLOADLORAREQUEST']._serialized_start=2178
+  _globals['_UNLOADLORAREQUEST']._serialized_end=2211
+  _globals['_UNLOADLORARESPONSE']._serialized_start=2213
+  _globals['_UNLOADLORARESPONSE']._serialized_end=2248
+  _globals['_STARTPROFILEREQUEST']._serialized_start=2250
+  _globals['_STARTPROFILEREQUEST']._serialized_end=2291
+  _globals['_STARTPROFILERESPONSE']._serialized_start=2293
+  _globals['_STARTPROFILERESPONSE']._serialized_end=2315
+  _globals['_STOPPROFILEREQUEST']._serialized_start=2317
+  _globals['_STOPPROFILEREQUEST']._serialized_end=2337
+  _globals['_STOPPROFILERESPONSE']._serialized_start=2339
+  _globals['_STOPPROFILERESPONSE']._serialized_end=2360
+  _globals['_CACHEEVENT']._serialized_start=2363
+  _globals['_CACHEEVENT']._serialized_end=2534
+  _globals['_CACHEDPREFIX']._serialized_start=2536
+  _globals['_CACHEDPREFIX']._serialized_end=2599
 # @@protoc_insertion_point(module_scope)

@@ -264,6 +264,7 @@ class Capabilities(_message.Message):
     PROMPT_LOGPROBS_FIELD_NUMBER: _builtins.int
     CONSTRAINTS_FIELD_NUMBER: _builtins.int
     MODALITIES_FIELD_NUMBER: _builtins.int
+    CACHE_EVENTS_FIELD_NUMBER: _builtins.int
     generate: _builtins.bool
     """Generate is served."""
     score: _builtins.bool
@@ -274,6 +275,8 @@ class Capabilities(_message.Message):
     """Classify is served."""
     prompt_logprobs: _builtins.bool
     """Log-probabilities of prompt tokens are served."""
+    cache_events: _builtins.bool
+    """A session that watches the prefix cache (SessionRequest.watch_cache) is told of it."""
     @_builtins.property
     def constraints(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Kinds of constraint that are served: "json_schema", "regex", "ebnf", "lark", "structural_tag"."""
@@ -292,10 +295,11 @@ class Capabilities(_message.Message):
         prompt_logprobs: _builtins.bool = ...,
         constraints: _abc.Iterable[_builtins.str] | None = ...,
         modalities: _abc.Iterable[_builtins.str] | None = ...,
+        cache_events: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["classify", b"classify", "constraints", b"constraints", "embed", b"embed", "generate", b"generate", "modalities", b"modalities", "prompt_logprobs", b"prompt_logprobs", "score", b"score"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_events", b"cache_events", "classify", b"classify", "constraints", b"constraints", "embed", b"embed", "generate", b"generate", "modalities", b"modalities", "prompt_logprobs", b"prompt_logprobs", "score", b"score"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -623,6 +627,175 @@ class FlushCacheResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___FlushCacheResponse: _TypeAlias = FlushCacheResponse  # noqa: Y015
+
+@_typing.final
+class LoadLoraRequest(_message.Message):
+    """Asks to load an adapter."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Name by which Generate.lora will ask for it. At least one character."""
+    path: _builtins.str
+    """Directory or repository of the adapter, as the engine's machine sees it. At least one character."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        path: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "path", b"path"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LoadLoraRequest: _TypeAlias = LoadLoraRequest  # noqa: Y015
+
+@_typing.final
+class LoadLoraResponse(_message.Message):
+    """The adapter is loaded."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LORAS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def loras(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names of all adapters that are loaded now."""
+
+    def __init__(
+        self,
+        *,
+        loras: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["loras", b"loras"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LoadLoraResponse: _TypeAlias = LoadLoraResponse  # noqa: Y015
+
+@_typing.final
+class UnloadLoraRequest(_message.Message):
+    """Asks to forget an adapter."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnloadLoraRequest: _TypeAlias = UnloadLoraRequest  # noqa: Y015
+
+@_typing.final
+class UnloadLoraResponse(_message.Message):
+    """The adapter is gone."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LORAS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def loras(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names of all adapters that are loaded now."""
+
+    def __init__(
+        self,
+        *,
+        loras: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["loras", b"loras"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnloadLoraResponse: _TypeAlias = UnloadLoraResponse  # noqa: Y015
+
+@_typing.final
+class StartProfileRequest(_message.Message):
+    """Asks to record a profile."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OUTPUT_DIR_FIELD_NUMBER: _builtins.int
+    output_dir: _builtins.str
+    """Directory for the recording, on the engine's machine. Empty: the engine's own choice."""
+    def __init__(
+        self,
+        *,
+        output_dir: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["output_dir", b"output_dir"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StartProfileRequest: _TypeAlias = StartProfileRequest  # noqa: Y015
+
+@_typing.final
+class StartProfileResponse(_message.Message):
+    """The recording runs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StartProfileResponse: _TypeAlias = StartProfileResponse  # noqa: Y015
+
+@_typing.final
+class StopProfileRequest(_message.Message):
+    """Asks to end the recording."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StopProfileRequest: _TypeAlias = StopProfileRequest  # noqa: Y015
+
+@_typing.final
+class StopProfileResponse(_message.Message):
+    """The recording has ended."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StopProfileResponse: _TypeAlias = StopProfileResponse  # noqa: Y015
 
 @_typing.final
 class CacheEvent(_message.Message):

@@ -61,6 +61,26 @@ class EngineServiceStub:
                 request_serializer=smg_dot_engine_dot_v1_dot_card__pb2.FlushCacheRequest.SerializeToString,
                 response_deserializer=smg_dot_engine_dot_v1_dot_card__pb2.FlushCacheResponse.FromString,
                 _registered_method=True)
+        self.LoadLora = channel.unary_unary(
+                '/smg.engine.v1.EngineService/LoadLora',
+                request_serializer=smg_dot_engine_dot_v1_dot_card__pb2.LoadLoraRequest.SerializeToString,
+                response_deserializer=smg_dot_engine_dot_v1_dot_card__pb2.LoadLoraResponse.FromString,
+                _registered_method=True)
+        self.UnloadLora = channel.unary_unary(
+                '/smg.engine.v1.EngineService/UnloadLora',
+                request_serializer=smg_dot_engine_dot_v1_dot_card__pb2.UnloadLoraRequest.SerializeToString,
+                response_deserializer=smg_dot_engine_dot_v1_dot_card__pb2.UnloadLoraResponse.FromString,
+                _registered_method=True)
+        self.StartProfile = channel.unary_unary(
+                '/smg.engine.v1.EngineService/StartProfile',
+                request_serializer=smg_dot_engine_dot_v1_dot_card__pb2.StartProfileRequest.SerializeToString,
+                response_deserializer=smg_dot_engine_dot_v1_dot_card__pb2.StartProfileResponse.FromString,
+                _registered_method=True)
+        self.StopProfile = channel.unary_unary(
+                '/smg.engine.v1.EngineService/StopProfile',
+                request_serializer=smg_dot_engine_dot_v1_dot_card__pb2.StopProfileRequest.SerializeToString,
+                response_deserializer=smg_dot_engine_dot_v1_dot_card__pb2.StopProfileResponse.FromString,
+                _registered_method=True)
 
 
 class EngineServiceServicer:
@@ -112,6 +132,36 @@ class EngineServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def LoadLora(self, request, context):
+        """Loads an adapter; from then on Describe names it in `loras`, and work may name it. UNIMPLEMENTED where the engine
+        loads none, FAILED_PRECONDITION with its reason where it refuses this one.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UnloadLora(self, request, context):
+        """Forgets an adapter. Sequences that use it may end first. Statuses as LoadLora.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StartProfile(self, request, context):
+        """Begins to record what the engine spends its time on. UNIMPLEMENTED where it cannot, FAILED_PRECONDITION with its
+        reason where it does not do so now.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StopProfile(self, request, context):
+        """Ends the recording and writes it. Statuses as StartProfile.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_EngineServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -139,6 +189,26 @@ def add_EngineServiceServicer_to_server(servicer, server):
                     servicer.FlushCache,
                     request_deserializer=smg_dot_engine_dot_v1_dot_card__pb2.FlushCacheRequest.FromString,
                     response_serializer=smg_dot_engine_dot_v1_dot_card__pb2.FlushCacheResponse.SerializeToString,
+            ),
+            'LoadLora': grpc.unary_unary_rpc_method_handler(
+                    servicer.LoadLora,
+                    request_deserializer=smg_dot_engine_dot_v1_dot_card__pb2.LoadLoraRequest.FromString,
+                    response_serializer=smg_dot_engine_dot_v1_dot_card__pb2.LoadLoraResponse.SerializeToString,
+            ),
+            'UnloadLora': grpc.unary_unary_rpc_method_handler(
+                    servicer.UnloadLora,
+                    request_deserializer=smg_dot_engine_dot_v1_dot_card__pb2.UnloadLoraRequest.FromString,
+                    response_serializer=smg_dot_engine_dot_v1_dot_card__pb2.UnloadLoraResponse.SerializeToString,
+            ),
+            'StartProfile': grpc.unary_unary_rpc_method_handler(
+                    servicer.StartProfile,
+                    request_deserializer=smg_dot_engine_dot_v1_dot_card__pb2.StartProfileRequest.FromString,
+                    response_serializer=smg_dot_engine_dot_v1_dot_card__pb2.StartProfileResponse.SerializeToString,
+            ),
+            'StopProfile': grpc.unary_unary_rpc_method_handler(
+                    servicer.StopProfile,
+                    request_deserializer=smg_dot_engine_dot_v1_dot_card__pb2.StopProfileRequest.FromString,
+                    response_serializer=smg_dot_engine_dot_v1_dot_card__pb2.StopProfileResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -277,6 +347,114 @@ class EngineService:
             '/smg.engine.v1.EngineService/FlushCache',
             smg_dot_engine_dot_v1_dot_card__pb2.FlushCacheRequest.SerializeToString,
             smg_dot_engine_dot_v1_dot_card__pb2.FlushCacheResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LoadLora(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/smg.engine.v1.EngineService/LoadLora',
+            smg_dot_engine_dot_v1_dot_card__pb2.LoadLoraRequest.SerializeToString,
+            smg_dot_engine_dot_v1_dot_card__pb2.LoadLoraResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UnloadLora(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/smg.engine.v1.EngineService/UnloadLora',
+            smg_dot_engine_dot_v1_dot_card__pb2.UnloadLoraRequest.SerializeToString,
+            smg_dot_engine_dot_v1_dot_card__pb2.UnloadLoraResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StartProfile(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/smg.engine.v1.EngineService/StartProfile',
+            smg_dot_engine_dot_v1_dot_card__pb2.StartProfileRequest.SerializeToString,
+            smg_dot_engine_dot_v1_dot_card__pb2.StartProfileResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StopProfile(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/smg.engine.v1.EngineService/StopProfile',
+            smg_dot_engine_dot_v1_dot_card__pb2.StopProfileRequest.SerializeToString,
+            smg_dot_engine_dot_v1_dot_card__pb2.StopProfileResponse.FromString,
             options,
             channel_credentials,
             insecure,

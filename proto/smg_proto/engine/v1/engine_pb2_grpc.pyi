@@ -62,6 +62,18 @@ class EngineServiceStub:
     """Tells the current load, as the session pushes it."""
     FlushCache: _grpc.UnaryUnaryMultiCallable[_card_pb2.FlushCacheRequest, _card_pb2.FlushCacheResponse]
     """Forgets every cached prefix that no running sequence uses. Running sequences go on."""
+    LoadLora: _grpc.UnaryUnaryMultiCallable[_card_pb2.LoadLoraRequest, _card_pb2.LoadLoraResponse]
+    """Loads an adapter; from then on Describe names it in `loras`, and work may name it. UNIMPLEMENTED where the engine
+    loads none, FAILED_PRECONDITION with its reason where it refuses this one.
+    """
+    UnloadLora: _grpc.UnaryUnaryMultiCallable[_card_pb2.UnloadLoraRequest, _card_pb2.UnloadLoraResponse]
+    """Forgets an adapter. Sequences that use it may end first. Statuses as LoadLora."""
+    StartProfile: _grpc.UnaryUnaryMultiCallable[_card_pb2.StartProfileRequest, _card_pb2.StartProfileResponse]
+    """Begins to record what the engine spends its time on. UNIMPLEMENTED where it cannot, FAILED_PRECONDITION with its
+    reason where it does not do so now.
+    """
+    StopProfile: _grpc.UnaryUnaryMultiCallable[_card_pb2.StopProfileRequest, _card_pb2.StopProfileResponse]
+    """Ends the recording and writes it. Statuses as StartProfile."""
 
 @_typing.type_check_only
 class EngineServiceAsyncStub(EngineServiceStub):
@@ -91,6 +103,18 @@ class EngineServiceAsyncStub(EngineServiceStub):
     """Tells the current load, as the session pushes it."""
     FlushCache: _aio.UnaryUnaryMultiCallable[_card_pb2.FlushCacheRequest, _card_pb2.FlushCacheResponse]  # type: ignore[assignment]
     """Forgets every cached prefix that no running sequence uses. Running sequences go on."""
+    LoadLora: _aio.UnaryUnaryMultiCallable[_card_pb2.LoadLoraRequest, _card_pb2.LoadLoraResponse]  # type: ignore[assignment]
+    """Loads an adapter; from then on Describe names it in `loras`, and work may name it. UNIMPLEMENTED where the engine
+    loads none, FAILED_PRECONDITION with its reason where it refuses this one.
+    """
+    UnloadLora: _aio.UnaryUnaryMultiCallable[_card_pb2.UnloadLoraRequest, _card_pb2.UnloadLoraResponse]  # type: ignore[assignment]
+    """Forgets an adapter. Sequences that use it may end first. Statuses as LoadLora."""
+    StartProfile: _aio.UnaryUnaryMultiCallable[_card_pb2.StartProfileRequest, _card_pb2.StartProfileResponse]  # type: ignore[assignment]
+    """Begins to record what the engine spends its time on. UNIMPLEMENTED where it cannot, FAILED_PRECONDITION with its
+    reason where it does not do so now.
+    """
+    StopProfile: _aio.UnaryUnaryMultiCallable[_card_pb2.StopProfileRequest, _card_pb2.StopProfileResponse]  # type: ignore[assignment]
+    """Ends the recording and writes it. Statuses as StartProfile."""
 
 class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
     """A worker. Health is grpc.health.v1 (service name "smg.engine.v1.EngineService"), not a method here."""
@@ -147,5 +171,41 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_card_pb2.FlushCacheResponse, _abc.Awaitable[_card_pb2.FlushCacheResponse]]:
         """Forgets every cached prefix that no running sequence uses. Running sequences go on."""
+
+    @_abc_1.abstractmethod
+    def LoadLora(
+        self,
+        request: _card_pb2.LoadLoraRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_card_pb2.LoadLoraResponse, _abc.Awaitable[_card_pb2.LoadLoraResponse]]:
+        """Loads an adapter; from then on Describe names it in `loras`, and work may name it. UNIMPLEMENTED where the engine
+        loads none, FAILED_PRECONDITION with its reason where it refuses this one.
+        """
+
+    @_abc_1.abstractmethod
+    def UnloadLora(
+        self,
+        request: _card_pb2.UnloadLoraRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_card_pb2.UnloadLoraResponse, _abc.Awaitable[_card_pb2.UnloadLoraResponse]]:
+        """Forgets an adapter. Sequences that use it may end first. Statuses as LoadLora."""
+
+    @_abc_1.abstractmethod
+    def StartProfile(
+        self,
+        request: _card_pb2.StartProfileRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_card_pb2.StartProfileResponse, _abc.Awaitable[_card_pb2.StartProfileResponse]]:
+        """Begins to record what the engine spends its time on. UNIMPLEMENTED where it cannot, FAILED_PRECONDITION with its
+        reason where it does not do so now.
+        """
+
+    @_abc_1.abstractmethod
+    def StopProfile(
+        self,
+        request: _card_pb2.StopProfileRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_card_pb2.StopProfileResponse, _abc.Awaitable[_card_pb2.StopProfileResponse]]:
+        """Ends the recording and writes it. Statuses as StartProfile."""
 
 def add_EngineServiceServicer_to_server(servicer: EngineServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

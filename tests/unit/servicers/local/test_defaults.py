@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from servicers.local.defaults import sampling_defaults
 from servicers.local.jobs import JobMaker
+from servicers.sampling_defaults import sampling_defaults
 from smg_proto.engine.v1 import card_pb2, work_pb2
 
 

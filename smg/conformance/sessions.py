@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import grpc
-import pytest
 
+from smg.conformance.checking import check
+from smg.conformance.session_client import Record, to_bytes
 from smg_proto.engine.v1 import card_pb2, engine_pb2, work_pb2
-from tests.contract.servicers.session_client import Record, to_bytes
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+if TYPE_CHECKING:
+    from smg.conformance.worker import Worker
 
 
-async def test_ready_comes_first_and_names_the_process_that_describe_names(worker):
+@check
+async def ready_comes_first_and_names_the_process_that_describe_names(worker: Worker) -> None:
     async with worker.session() as session:
         assert session.ready.instance_id == worker.description.instance_id
         assert session.ready.max_running == worker.description.max_running > 0
 
 
-async def test_a_sequence_starts_then_gets_tokens_then_ends(worker):
+@check
+async def a_sequence_starts_then_gets_tokens_then_ends(worker: Worker) -> None:
     async with worker.session() as session:
         record = await session.run_one(worker.generate(max_new_tokens=4, ignore_eos=True))
     assert record.started.prompt_tokens == len(worker.ids("The capital of France is"))
@@ -27,7 +31,8 @@ async def test_a_sequence_starts_then_gets_tokens_then_ends(worker):
     assert record.finished.prompt_tokens == record.started.prompt_tokens
 
 
-async def test_sequences_of_two_sessions_may_have_the_same_number(worker):
+@check
+async def sequences_of_two_sessions_may_have_the_same_number(worker: Worker) -> None:
     async with worker.session() as one, worker.session() as other:
         first, second = await asyncio.gather(
             one.run_one(worker.generate("One two three", max_new_tokens=6)),
@@ -38,7 +43,8 @@ async def test_sequences_of_two_sessions_may_have_the_same_number(worker):
     assert len(second.tokens) <= 3
 
 
-async def test_closing_one_session_leaves_the_other_alone(worker):
+@check
+async def closing_one_session_leaves_the_other_alone(worker: Worker) -> None:
     async with worker.session() as stays:
         [record] = await stays.start(worker.generate(max_new_tokens=24, ignore_eos=True))
         async with worker.session() as goes:
@@ -48,7 +54,8 @@ async def test_closing_one_session_leaves_the_other_alone(worker):
     await worker.wait_until_idle()
 
 
-async def test_an_abort_ends_the_sequence_with_abort(worker):
+@check
+async def an_abort_ends_the_sequence_with_abort(worker: Worker) -> None:
     async with worker.session() as session:
         [record] = await session.start(worker.generate(max_new_tokens=2000, ignore_eos=True))
         await session.wait_for_tokens(record)
@@ -58,7 +65,8 @@ async def test_an_abort_ends_the_sequence_with_abort(worker):
     assert record.finished.completion_tokens == len(record.tokens) < 2000
 
 
-async def test_an_abort_frees_the_engine_within_a_step(worker):
+@check
+async def an_abort_frees_the_engine_within_a_step(worker: Worker) -> None:
     async with worker.session() as session:
         [record] = await session.start(worker.generate(max_new_tokens=2000, ignore_eos=True))
         await session.wait_for_tokens(record)
@@ -70,7 +78,8 @@ async def test_an_abort_frees_the_engine_within_a_step(worker):
     assert (await worker.load()).steps - before < 1000
 
 
-async def test_an_abort_in_the_same_message_as_its_sequence_is_obeyed(worker):
+@check
+async def an_abort_in_the_same_message_as_its_sequence_is_obeyed(worker: Worker) -> None:
     async with worker.session() as session:
         message = worker.generate(max_new_tokens=2000, ignore_eos=True, sequence=77)
         session.records[77] = record = Record()
@@ -79,7 +88,8 @@ async def test_an_abort_in_the_same_message_as_its_sequence_is_obeyed(worker):
     assert record.finished.reason == work_pb2.FINISH_REASON_ABORT
 
 
-async def test_aborts_of_unknown_and_ended_sequences_are_ignored(worker):
+@check
+async def aborts_of_unknown_and_ended_sequences_are_ignored(worker: Worker) -> None:
     async with worker.session() as session:
         record = await session.run_one(worker.generate(max_new_tokens=2))
         await session.send(engine_pb2.SessionRequest(abort=[1, 999_999]))
@@ -87,7 +97,8 @@ async def test_aborts_of_unknown_and_ended_sequences_are_ignored(worker):
     assert again.tokens == record.tokens
 
 
-async def test_closing_a_session_aborts_everything_on_it(worker):
+@check
+async def closing_a_session_aborts_everything_on_it(worker: Worker) -> None:
     async with worker.session() as session:
         records = await session.start(
             *(worker.generate(f"{n} times", max_new_tokens=2000, ignore_eos=True) for n in range(8))
@@ -97,14 +108,16 @@ async def test_closing_a_session_aborts_everything_on_it(worker):
     await worker.wait_until_idle()
 
 
-async def test_a_half_closed_session_ends_well_after_its_last_sequence(worker):
+@check
+async def a_half_closed_session_ends_well_after_its_last_sequence(worker: Worker) -> None:
     async with worker.session() as session:
         [record] = await session.start(worker.generate(max_new_tokens=5, ignore_eos=True))
         assert await session.half_close() is grpc.StatusCode.OK
         assert len(record.tokens) == 5
 
 
-async def test_two_hundred_sequences_at_a_time_each_get_their_own_answer(worker):
+@check
+async def two_hundred_sequences_at_a_time_each_get_their_own_answer(worker: Worker) -> None:
     texts = ["go on " * (1 + n % 5) for n in range(200)]
     async with worker.session() as session:
         records = await session.run(
@@ -121,7 +134,8 @@ async def test_two_hundred_sequences_at_a_time_each_get_their_own_answer(worker)
     await worker.wait_until_idle()
 
 
-async def test_a_step_brings_its_tokens_in_one_event(worker):
+@check
+async def a_step_brings_its_tokens_in_one_event(worker: Worker) -> None:
     async with worker.session() as session:
         await session.run(
             *(worker.generate(f"{n} and", max_new_tokens=16, ignore_eos=True) for n in range(8))
@@ -129,7 +143,8 @@ async def test_a_step_brings_its_tokens_in_one_event(worker):
         assert session.largest_step > 1
 
 
-async def test_the_load_is_told_and_ends_at_nothing(worker):
+@check
+async def the_load_is_told_and_ends_at_nothing(worker: Worker) -> None:
     async with worker.session() as session:
         await session.run(*(worker.generate(max_new_tokens=8, ignore_eos=True) for _ in range(4)))
         assert max(load.running for load in session.loads) > 0
@@ -138,7 +153,8 @@ async def test_the_load_is_told_and_ends_at_nothing(worker):
     assert (load.running, load.waiting, load.waiting_uncached_tokens) == (0, 0, 0)
 
 
-async def test_a_number_in_use_fails_that_sequence_once_and_no_other(worker):
+@check
+async def a_number_in_use_fails_that_sequence_once_and_no_other(worker: Worker) -> None:
     async with worker.session() as session:
         neighbour, record = await session.start(
             worker.generate(max_new_tokens=40, ignore_eos=True),
@@ -156,22 +172,25 @@ async def test_a_number_in_use_fails_that_sequence_once_and_no_other(worker):
     await worker.wait_until_idle()
 
 
-async def test_bytes_that_are_no_request_end_the_session_with_a_reason(worker):
+@check
+async def bytes_that_are_no_request_end_the_session_with_a_reason(worker: Worker) -> None:
     call = worker.channel.stream_stream("/smg.engine.v1.EngineService/Session")()
     await call.write(b"\xff\xff\xff\xff")
     await call.read()
     assert await call.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert "SessionRequest" in await call.details()
+    assert "SessionRequest" in (await call.details() or "")
 
 
-async def test_who_watches_the_cache_is_told_what_it_holds_and_when_it_is_emptied(worker):
+@check
+async def who_watches_the_cache_is_told_what_it_holds_and_when_it_is_emptied(worker: Worker) -> None:
+    worker.need("cache_events")
     prompt = worker.ids("A river runs through the old town, and over it a bridge of stone. " * 4)
     async with worker.session() as watching, worker.session() as silent:
         await watching.send(engine_pb2.SessionRequest(watch_cache=True))
         await watching.run_one(worker.generate("Wait until the wish has arrived", max_new_tokens=1))
         await silent.run_one(worker.generate(prompt, max_new_tokens=4, ignore_eos=True))
 
-        def is_prompt(change):
+        def is_prompt(change: card_pb2.CacheEvent) -> bool:
             return any(
                 (
                     len(each.ids) >= 4 * 16 * (len(prompt) // 16 - 1)

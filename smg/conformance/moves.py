@@ -1,22 +1,27 @@
 """A sequence that another engine has begun goes on as if it had been here all along, whatever steers its output.
 
 This is what makes an engine's death invisible to clients: tokens, their log-probabilities, counts and the end are those
-of a sequence that never moved, wherever it was cut.
+of a sequence that never moved, wherever it was cut. An engine that cannot do that says so before the first token.
 """
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING, Any
 
+from smg.conformance.checking import NotOffered, check_each, near
+from smg.conformance.session_client import declines_to_continue, to_bytes
+from smg.conformance.worker import begins_late
 from smg_proto.engine.v1 import work_pb2
-from tests.contract.servicers.session_client import to_bytes
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from smg.conformance.worker import Worker
 
 TOKENS = 12
 LIKE = 1e-3  # of log-probabilities: a batch of another shape changes the last digits
-ENDLESS = {"ignore_eos": True}
-STEERED = {
+ENDLESS: dict[str, Any] = {"ignore_eos": True}
+STEERED: dict[str, dict[str, Any]] = {
     "greedy": ENDLESS,
     "seed": {**ENDLESS, "temperature": 1.3, "seed": 11},
     "seed of a later choice": {**ENDLESS, "temperature": 1.3, "seed": 11, "choice_index": 2},
@@ -30,17 +35,16 @@ STEERED = {
 }  # fmt: skip
 
 
-def same_entries(mine, theirs):
+def same_entries(mine: Sequence[work_pb2.TokenLogprobs], theirs: Sequence[work_pb2.TokenLogprobs]) -> None:
     assert len(mine) == len(theirs)
     for one, other in zip(mine, theirs, strict=True):
-        assert one.logprob == pytest.approx(other.logprob, abs=LIKE)
+        assert one.logprob == near(other.logprob, LIKE)
         assert list(one.top_token) == list(other.top_token)
 
 
-@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-@pytest.mark.parametrize("name", STEERED)
-async def test_what_steers_the_output_goes_on_too(worker, name, stream):
-    how = {"max_new_tokens": TOKENS, "stream": stream, **STEERED[name]}
+@check_each({f"{name}, {how}": (name, how == "stream") for name in STEERED for how in ("stream", "whole")})
+async def what_steers_the_output_goes_on_too(worker: Worker, name: str, stream: bool) -> None:
+    how: dict[str, Any] = {"max_new_tokens": TOKENS, "stream": stream, **STEERED[name]}
     async with worker.session() as session:
         whole = await session.run_one(worker.generate(**how))
         cuts = [cut for cut in (1, 7) if cut < len(whole.tokens)]
@@ -49,6 +53,8 @@ async def test_what_steers_the_output_goes_on_too(worker, name, stream):
         )
     assert cuts
     for cut, rest in zip(cuts, rests, strict=True):
+        if declines_to_continue(rest):
+            continue
         assert whole.tokens[:cut] + rest.tokens == whole.tokens
         assert rest.finished.reason == whole.finished.reason
         assert rest.finished.completion_tokens == whole.finished.completion_tokens
@@ -56,14 +62,16 @@ async def test_what_steers_the_output_goes_on_too(worker, name, stream):
         same_entries(rest.logprobs, whole.logprobs[cut:])
 
 
-@pytest.mark.parametrize("begins_after", [False, True], ids=["from the start", "late"])
-async def test_a_form_goes_on_where_it_was(worker, begins_after):
+@check_each({"from the start": (False,), "late": (True,)})
+async def a_form_goes_on_where_it_was(worker: Worker, begins_after: bool) -> None:
     if "regex" not in worker.card.capabilities.constraints:
-        pytest.skip(f"{worker.card.id} does not serve regex")
+        raise NotOffered(f"{worker.card.id} does not serve regex")
     form = work_pb2.Constraint(regex="[0-9]{3}-[a-c]{4}x")
-    how = {"max_new_tokens": 30, "temperature": 1.0, "seed": 4, "constraint": form}
+    how: dict[str, Any] = {"max_new_tokens": 30, "temperature": 1.0, "seed": 4, "constraint": form}
     async with worker.session() as session:
         if begins_after:
+            if not await begins_late(worker, session):
+                raise NotOffered(f"{worker.card.id} cannot let a form begin late")
             free = await session.run_one(
                 worker.generate(max_new_tokens=4, temperature=1.0, seed=4, **ENDLESS)
             )
@@ -74,5 +82,7 @@ async def test_a_form_goes_on_where_it_was(worker, begins_after):
             *(worker.generate(output_ids=to_bytes(whole.tokens[:cut]), **how) for cut in cuts)
         )
     for cut, rest in zip(cuts, rests, strict=True):
+        if declines_to_continue(rest):
+            continue
         assert whole.tokens[:cut] + rest.tokens == whole.tokens
         assert rest.finished.reason == whole.finished.reason

@@ -5,23 +5,28 @@ from __future__ import annotations
 import hashlib
 import io
 import zipfile
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
-import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from smg.conformance.checking import check, check_each
+from smg.conformance.worker import fetch_archive
 from smg_proto.engine.v1 import card_pb2
-from tests.contract.servicers.conftest import fetch_archive
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from smg.conformance.worker import Worker
 
 SERVICE = "smg.engine.v1.EngineService"
 MIB = 1024 * 1024
 
 
-async def test_describe_tells_what_a_router_needs(worker):
+@check
+async def describe_tells_what_a_router_needs(worker: Worker) -> None:
     card = worker.card
     assert card.id
     assert card.vocab_size > 0
@@ -36,7 +41,8 @@ async def test_describe_tells_what_a_router_needs(worker):
     assert worker.description.instance_id
 
 
-async def test_the_tokenizer_comes_whole_and_its_checksum_is_the_fingerprint(worker):
+@check
+async def the_tokenizer_comes_whole_and_its_checksum_is_the_fingerprint(worker: Worker) -> None:
     pieces = [
         piece async for piece in worker.stub.GetTokenizer(card_pb2.GetTokenizerRequest(model=worker.card.id))
     ]
@@ -51,18 +57,25 @@ async def test_the_tokenizer_comes_whole_and_its_checksum_is_the_fingerprint(wor
     assert all("/" not in name for name in names)
 
 
-async def test_the_archive_is_the_same_every_time(worker):
+@check
+async def the_archive_is_the_same_every_time(worker: Worker) -> None:
     assert await fetch_archive(worker.stub) == await fetch_archive(worker.stub, worker.card.id)
 
 
-async def test_the_tokenizer_of_an_unknown_model_is_not_found(worker):
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
+@check
+async def the_tokenizer_of_an_unknown_model_is_not_found(worker: Worker) -> None:
+    try:
         await fetch_archive(worker.stub, "no-such-model")
-    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
-    assert "no-such-model" in caught.value.details()
+    except grpc.aio.AioRpcError as error:
+        refusal = error
+    else:
+        raise AssertionError("a tokenizer came")
+    assert refusal.code() is grpc.StatusCode.NOT_FOUND
+    assert "no-such-model" in (refusal.details() or "")
 
 
-async def test_the_load_counts_what_runs(worker):
+@check
+async def the_load_counts_what_runs(worker: Worker) -> None:
     await worker.wait_until_idle()
     async with worker.session() as session:
         before = await worker.load()
@@ -81,21 +94,53 @@ async def test_the_load_counts_what_runs(worker):
     await worker.wait_until_idle()
 
 
-@pytest.mark.parametrize("service", ["", SERVICE])
-async def test_health_is_serving(worker, service):
+@check_each({"server": ("",), "service": (SERVICE,)})
+async def health_is_serving(worker: Worker, service: str) -> None:
     answer = await health_pb2_grpc.HealthStub(worker.channel).Check(
         health_pb2.HealthCheckRequest(service=service)
     )
     assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
-async def test_reflection_lists_the_service_and_knows_its_file(worker):
-    async def ask():
-        yield reflection_pb2.ServerReflectionRequest(list_services="")
-        yield reflection_pb2.ServerReflectionRequest(file_containing_symbol=SERVICE)
+@check
+async def reflection_lists_the_service_and_knows_its_file(worker: Worker) -> None:
+    # Its messages are made when the module is loaded.
+    messages: Any = reflection_pb2
+
+    async def ask() -> AsyncIterator[Any]:
+        yield messages.ServerReflectionRequest(list_services="")
+        yield messages.ServerReflectionRequest(file_containing_symbol=SERVICE)
 
     call = reflection_pb2_grpc.ServerReflectionStub(worker.channel).ServerReflectionInfo(ask())
     listed, file = [answer async for answer in call]
     names = {service.name for service in listed.list_services_response.service}
     assert {SERVICE, "grpc.health.v1.Health"} <= names
     assert any(b"smg.engine.v1" in each for each in file.file_descriptor_response.file_descriptor_proto)
+
+
+@check
+async def adapters_and_profiles_are_served_or_said_not_to_be(worker: Worker) -> None:
+    refusals = (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.FAILED_PRECONDITION)
+    for ask in (
+        lambda: worker.stub.UnloadLora(card_pb2.UnloadLoraRequest(name="no-such-adapter")),
+        lambda: worker.stub.StopProfile(card_pb2.StopProfileRequest()),
+    ):
+        try:
+            await ask()
+        except grpc.aio.AioRpcError as error:
+            refusal = error
+        else:
+            raise AssertionError("what is not there was ended")
+        assert refusal.code() in refusals
+        assert refusal.details()
+
+
+@check
+async def an_adapter_without_a_name_is_refused(worker: Worker) -> None:
+    try:
+        await worker.stub.LoadLora(card_pb2.LoadLoraRequest(path="/adapters/a"))
+    except grpc.aio.AioRpcError as error:
+        refusal = error
+    else:
+        raise AssertionError("it was loaded")
+    assert refusal.code() in (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.INVALID_ARGUMENT)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING, Any, cast
 
-import pytest
-
+from smg.conformance.checking import NotOffered, check, check_each
+from smg.conformance.session_client import to_bytes
 from smg_proto.engine.v1 import work_pb2
-from tests.contract.servicers.session_client import to_bytes
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+if TYPE_CHECKING:
+    from smg.conformance.worker import Worker
+
+    Work = work_pb2.Generate | work_pb2.Score | work_pb2.Embed | work_pb2.Classify
 
 INVALID_ARGUMENT = 3
 
@@ -48,7 +51,7 @@ GENERATE = [
 ]
 
 
-async def assert_refused(worker, message, words: str) -> None:
+async def assert_refused(worker: Worker, message: Work, words: str) -> None:
     async with worker.session() as session:
         record, neighbour = await session.run(message, worker.generate(max_new_tokens=2, ignore_eos=True))
         assert record.failed.code == INVALID_ARGUMENT, record.failed
@@ -59,31 +62,35 @@ async def assert_refused(worker, message, words: str) -> None:
         assert len(later.tokens) == 1
 
 
-@pytest.mark.parametrize(("fields", "words"), SAMPLING, ids=[str(fields) for fields, _ in SAMPLING])
-async def test_sampling_numbers_out_of_range_are_refused(worker, fields, words):
+@check_each({str(fields): (fields, words) for fields, words in SAMPLING})
+async def sampling_numbers_out_of_range_are_refused(
+    worker: Worker, fields: dict[str, Any], words: str
+) -> None:
     await assert_refused(worker, worker.generate(**fields), words)
 
 
-@pytest.mark.parametrize(("fields", "words"), GENERATE, ids=[words for _, words in GENERATE])
-async def test_malformed_generates_are_refused(worker, fields, words):
+@check_each({words: (fields, words) for fields, words in GENERATE})
+async def malformed_generates_are_refused(worker: Worker, fields: dict[str, Any], words: str) -> None:
     message = worker.generate()
     for name in fields:
-        message.ClearField(name)
+        message.ClearField(cast("Any", name))
     message.MergeFrom(work_pb2.Generate(**fields))
     await assert_refused(worker, message, words)
 
 
-async def test_a_token_id_just_past_the_vocabulary_is_refused(worker):
+@check
+async def a_token_id_just_past_the_vocabulary_is_refused(worker: Worker) -> None:
     size = worker.card.vocab_size
     await assert_refused(
         worker, worker.generate([1, size]), f"prompt_ids[1] is {size}; allowed: 0 to {size - 1}"
     )
 
 
-async def test_a_prompt_that_fills_the_context_is_refused(worker):
+@check
+async def a_prompt_that_fills_the_context_is_refused(worker: Worker) -> None:
     context = worker.card.context_length
     if not context:
-        pytest.skip("the model has no context length")
+        raise NotOffered("the model has no context length")
     prompt = (worker.ids("Too long. ") * context)[:context]
     await assert_refused(worker, worker.generate(prompt), f"the context of {context} tokens")
 
@@ -107,15 +114,16 @@ SCORE = [
 ]
 
 
-@pytest.mark.parametrize(("message", "words"), SCORE, ids=[words for _, words in SCORE])
-async def test_malformed_scores_are_refused(worker, message, words):
+@check_each({words: (message, words) for message, words in SCORE})
+async def malformed_scores_are_refused(worker: Worker, message: work_pb2.Score, words: str) -> None:
     worker.need("score")
     copy = work_pb2.Score()
     copy.CopyFrom(message)
     await assert_refused(worker, copy, words)
 
 
-async def test_malformed_embeds_are_refused(worker):
+@check
+async def malformed_embeds_are_refused(worker: Worker) -> None:
     worker.need("embed")
     await assert_refused(worker, work_pb2.Embed(), "input_ids is empty")
     one = to_bytes([1])
@@ -123,7 +131,8 @@ async def test_malformed_embeds_are_refused(worker):
         await assert_refused(worker, work_pb2.Embed(input_ids=one, dimensions=size), f"dimensions is {size}")
 
 
-async def test_what_the_model_does_not_serve_is_refused_as_unimplemented(worker):
+@check
+async def what_the_model_does_not_serve_is_refused_as_unimplemented(worker: Worker) -> None:
     if worker.card.capabilities.classify:
         await assert_refused(worker, work_pb2.Classify(), "input_ids is empty")
         return

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-import pytest
-
+from smg.conformance.checking import NotOffered, cases, check, check_each, near
 from smg_proto.engine.v1 import work_pb2
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from smg.conformance.worker import Worker
 
 # Room for the number formats that engines compute in.
 SLACK = 0.05
 
 
-def probability(logprobs) -> float:
+def probability(logprobs: Iterable[float]) -> float:
     return sum(map(math.exp, logprobs))
 
 
-@pytest.mark.parametrize("stream", [True, False])
-async def test_every_output_token_has_a_logprob(worker, stream):
+@check_each({"streamed": (True,), "whole": (False,)})
+async def every_output_token_has_a_logprob(worker: Worker, stream: bool) -> None:
     async with worker.session() as session:
         record = await session.run_one(
             worker.generate(max_new_tokens=5, ignore_eos=True, stream=stream, logprobs={"output": True})
@@ -29,7 +32,8 @@ async def test_every_output_token_has_a_logprob(worker, stream):
     assert not any(entry.top_token or entry.asked_logprob for entry in record.logprobs)
 
 
-async def test_nobody_gets_logprobs_who_did_not_ask(worker):
+@check
+async def nobody_gets_logprobs_who_did_not_ask(worker: Worker) -> None:
     async with worker.session() as session:
         asked, silent = await session.run(
             worker.generate(max_new_tokens=4, ignore_eos=True, logprobs={"output": True}),
@@ -40,7 +44,8 @@ async def test_nobody_gets_logprobs_who_did_not_ask(worker):
     assert silent.tokens == asked.tokens
 
 
-async def test_the_likeliest_tokens_come_best_first_and_lead_with_the_greedy_choice(worker):
+@check
+async def the_likeliest_tokens_come_best_first_and_lead_with_the_greedy_choice(worker: Worker) -> None:
     async with worker.session() as session:
         record = await session.run_one(
             worker.generate(max_new_tokens=4, ignore_eos=True, logprobs={"output": True, "top_k": 20})
@@ -49,11 +54,12 @@ async def test_the_likeliest_tokens_come_best_first_and_lead_with_the_greedy_cho
         assert len(entry.top_token) == len(entry.top_logprob) == len(set(entry.top_token)) == 20
         assert list(entry.top_logprob) == sorted(entry.top_logprob, reverse=True)
         assert entry.top_token[0] == token
-        assert entry.top_logprob[0] == pytest.approx(entry.logprob, abs=1e-5)
+        assert entry.top_logprob[0] == near(entry.logprob, 1e-5)
         assert probability(entry.top_logprob) <= 1 + SLACK
 
 
-async def test_asked_ids_come_in_their_order_and_agree_with_the_likeliest(worker):
+@check
+async def asked_ids_come_in_their_order_and_agree_with_the_likeliest(worker: Worker) -> None:
     async with worker.session() as session:
         first = await session.run_one(
             worker.generate(max_new_tokens=1, ignore_eos=True, logprobs={"output": True, "top_k": 5})
@@ -64,11 +70,11 @@ async def test_asked_ids_come_in_their_order_and_agree_with_the_likeliest(worker
             worker.generate(max_new_tokens=3, ignore_eos=True, logprobs={"output": True, "token_ids": asked})
         )
     assert all(len(entry.asked_logprob) == 5 for entry in record.logprobs)
-    assert list(record.logprobs[0].asked_logprob) == pytest.approx(list(reversed(top.top_logprob)), abs=SLACK)
+    assert list(record.logprobs[0].asked_logprob) == near(list(reversed(top.top_logprob)), SLACK)
 
 
-@pytest.mark.parametrize("start", [0, 1, 4])
-async def test_prompt_logprobs_begin_where_asked(worker, start):
+@check_each(cases(0, 1, 4))
+async def prompt_logprobs_begin_where_asked(worker: Worker, start: int) -> None:
     worker.need("prompt_logprobs")
     prompt = worker.ids("The capital of France is Paris, and it is large.")
     options = work_pb2.LogprobsOptions(prompt_start=start, top_k=2)
@@ -82,7 +88,8 @@ async def test_prompt_logprobs_begin_where_asked(worker, start):
         assert entry.logprob <= SLACK
 
 
-async def test_prompt_logprobs_need_no_output(worker):
+@check
+async def prompt_logprobs_need_no_output(worker: Worker) -> None:
     worker.need("prompt_logprobs")
     prompt = worker.ids("One two three four")
     async with worker.session() as session:
@@ -93,9 +100,10 @@ async def test_prompt_logprobs_need_no_output(worker):
     assert record.tokens == []
 
 
-@pytest.mark.parametrize("count", [0, 3])
-@pytest.mark.parametrize("stream", [True, False])
-async def test_prompt_and_output_logprobs_come_together(worker, count, stream):
+@check_each(
+    {f"{count} {how}": (count, how == "streamed") for count in (0, 3) for how in ("streamed", "whole")}
+)
+async def prompt_and_output_logprobs_come_together(worker: Worker, count: int, stream: bool) -> None:
     worker.need("prompt_logprobs")
     prompt = worker.ids("One two three four")
     options = {"prompt_start": 0, "output": True, "top_k": 2}
@@ -109,8 +117,8 @@ async def test_prompt_and_output_logprobs_come_together(worker, count, stream):
     assert all(len(entry.top_token) == 2 for entry in [*list(rows)[1:], *record.logprobs])
 
 
-@pytest.mark.parametrize("count", [0, 2])
-async def test_prompt_logprobs_from_the_end_of_the_prompt_are_none(worker, count):
+@check_each(cases(0, 2))
+async def prompt_logprobs_from_the_end_of_the_prompt_are_none(worker: Worker, count: int) -> None:
     worker.need("prompt_logprobs")
     prompt = worker.ids("One two three four")
     async with worker.session() as session:
@@ -122,7 +130,8 @@ async def test_prompt_logprobs_from_the_end_of_the_prompt_are_none(worker, count
     assert beyond.failed.code == 3
 
 
-async def test_a_prompt_of_one_token_has_no_logprob(worker):
+@check
+async def a_prompt_of_one_token_has_no_logprob(worker: Worker) -> None:
     worker.need("prompt_logprobs")
     async with worker.session() as session:
         record = await session.run_one(
@@ -132,11 +141,12 @@ async def test_a_prompt_of_one_token_has_no_logprob(worker):
     assert not row.HasField("logprob")
 
 
-async def test_a_prompt_that_fills_the_context_has_logprobs_when_nothing_is_to_follow(worker):
+@check
+async def a_prompt_that_fills_the_context_has_logprobs_when_nothing_is_to_follow(worker: Worker) -> None:
     worker.need("prompt_logprobs")
     context = worker.card.context_length
     if not context:
-        pytest.skip("the model has no context length")
+        raise NotOffered("the model has no context length")
     prompt = (worker.ids("All the way to the end of it. ") * context)[:context]
     async with worker.session() as session:
         record = await session.run_one(
@@ -146,7 +156,8 @@ async def test_a_prompt_that_fills_the_context_has_logprobs_when_nothing_is_to_f
     assert record.finished.reason == work_pb2.FINISH_REASON_LENGTH
 
 
-async def test_prompt_logprobs_do_not_depend_on_what_follows_or_on_the_cache(worker):
+@check
+async def prompt_logprobs_do_not_depend_on_what_follows_or_on_the_cache(worker: Worker) -> None:
     worker.need("prompt_logprobs")
     prompt = worker.ids("A rather long sentence, which is repeated to fill a cache. " * 4)
     async with worker.session() as session:
@@ -155,5 +166,5 @@ async def test_prompt_logprobs_do_not_depend_on_what_follows_or_on_the_cache(wor
             for ids in (prompt[:20], prompt, prompt)
         ]
     rows = [[entry.logprob for entry in record.started.prompt_logprobs] for record in (short, whole, again)]
-    assert rows[1][:20] == pytest.approx(rows[0], abs=SLACK)
-    assert rows[2] == pytest.approx(rows[1], abs=SLACK)
+    assert rows[1][:20] == near(rows[0], SLACK)
+    assert rows[2] == near(rows[1], SLACK)

@@ -1,0 +1,1 @@
+"""What the engine contract promises, as checks that run against any servicer: `smg conformance` and our own tests."""
