@@ -34,9 +34,15 @@ async def running_router(
     mcp=None,
     telemetry=None,
     overload=None,
+    mesh=None,
+    tls=None,
+    http_tls=False,
     **listener,
 ):
-    """`.router`, `.http` and the stubs of the gRPC services; stopped at the end."""
+    """`.router`, `.http` and the stubs of the gRPC services; stopped at the end.
+
+    With `tls`, its settings, the stubs are of no use, and `http_tls` is the context of `.http`.
+    """
     ports = {"host": "127.0.0.1", "port": 0, "grpc_port": 0, "shutdown_grace_period_secs": 5}
     settings = RouterSettings.model_validate(
         {
@@ -55,6 +61,8 @@ async def running_router(
             "mcp": mcp or {},
             "telemetry": telemetry or {},
             "overload": overload or {},
+            "mesh": mesh or {},
+            "tls": tls or {},
         }
     )
     router, stop = Router(settings), asyncio.Event()
@@ -70,7 +78,9 @@ async def running_router(
             grpc.aio.insecure_channel(f"127.0.0.1:{addresses.grpc_port}") as channel,
             # The system's certificates take 30 ms to load, and nobody shows any.
             httpx.AsyncClient(
-                base_url=f"http://127.0.0.1:{addresses.port}", timeout=30, verify=False
+                base_url=f"{'https' if tls else 'http'}://127.0.0.1:{addresses.port}",
+                timeout=30,
+                verify=http_tls,
             ) as http,
         ):
             try:
