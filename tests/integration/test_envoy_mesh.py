@@ -44,9 +44,15 @@ def credentials(tmp_path_factory):
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def mesh(credentials, tokenizer_dir, tmp_path_factory):
-    """`.gateways`, two with an engine each, `.client` of the mesh in front of them, without a token, `.channel` and `.port`."""
+async def workers(tokenizer_dir):
     workers = EchoWorkers(tokenizer_dir)
+    yield workers
+    await workers.stop_all()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def mesh(credentials, workers, tmp_path_factory):
+    """`.gateways`, two with an engine each, `.client` of the mesh in front of them, without a token, `.channel` and `.port`."""
     urls = [await workers(), await workers()]
     async with (
         running_gateway(credentials, urls[0]) as first,
@@ -59,7 +65,6 @@ async def mesh(credentials, tokenizer_dir, tmp_path_factory):
         running.engines = [workers.servers[url].engine for url in urls]
         await taken_in(running.admin, 2)
         yield running
-    await workers.stop_all()
 
 
 def channel(credentials, port):
@@ -235,19 +240,20 @@ async def test_typed_calls_pass_with_their_deadlines(mesh):
         await asyncio.sleep(0.005)
 
 
-async def test_events_pass_one_by_one_and_leaving_ends_the_work(mesh):
-    """Over HTTP/2: one of several streams on a connection leaves."""
-    async with httpx.AsyncClient(
-        base_url=mesh.url, verify=mesh.context, http2=True, headers=ALICE, timeout=30
-    ) as client:
-        async with client.stream("POST", CHAT, json=body("[[say:a b c]][[hang]]", stream=True)) as answer:
-            assert answer.http_version == "HTTP/2"
-            async for line in answer.aiter_lines():
-                if '"content":"' in line and '"content":""' not in line:
-                    break
-            assert sum(engine.load().running for engine in mesh.engines) == 1
-        while any(engine.load().running for engine in mesh.engines):  # noqa: ASYNC110 - likewise
-            await asyncio.sleep(0.005)
+async def test_events_pass_one_by_one_over_http_2_and_leaving_ends_the_work(mesh):
+    async with (
+        httpx.AsyncClient(
+            base_url=mesh.url, verify=mesh.context, http2=True, headers=ALICE, timeout=30
+        ) as client,
+        client.stream("POST", CHAT, json=body("[[say:a b c]][[hang]]", stream=True)) as answer,
+    ):
+        assert answer.http_version == "HTTP/2"
+        async for line in answer.aiter_lines():
+            if '"content":"' in line and '"content":""' not in line:
+                break
+        assert sum(engine.load().running for engine in mesh.engines) == 1
+    while any(engine.load().running for engine in mesh.engines):  # noqa: ASYNC110 - a state without an event
+        await asyncio.sleep(0.005)
 
 
 async def engine_behind(mesh, key):
@@ -266,10 +272,10 @@ async def test_a_routing_key_leads_to_one_gateway(mesh):
 
 
 async def test_a_gateway_that_leaves_ends_its_streams_and_gets_nothing_new(
-    mesh, credentials, echo_worker, tmp_path
+    mesh, credentials, workers, tmp_path
 ):
     """It says that it is not ready, Envoy turns to the other, and only then it closes."""
-    url = await echo_worker(step_seconds=0.02)
+    url = await workers(step_seconds=0.01)
     async with (
         running_gateway(credentials, url, shutdown_delay_secs=1) as leaving,
         running_mesh(credentials, [mesh.gateways[0], leaving], tmp_path) as running,
