@@ -76,7 +76,9 @@ class Envoy:
 @asynccontextmanager
 async def envoy_before(control, folder):
     """An Envoy that asks this router."""
-    found = configuration("eds.yaml", {"endpoints": [address(control.target)]})
+    # A cluster of which nobody is told is not waited for.
+    fast = {"initial_fetch_timeout: 3s": "initial_fetch_timeout: 0.5s"}
+    found = configuration("eds.yaml", {"endpoints": [address(control.target)]}, fast)
     async with AsyncExitStack() as stack:
         yield Envoy(await stack.enter_async_context(running_envoy(found, folder)), stack)
 
@@ -179,7 +181,7 @@ async def test_engines_come_and_go_as_the_router_knows_them(workers, engines, tm
         assert len(await envoy.engines_reached()) == 3
         (pinned,) = await envoy.engines_reached(x_smg_worker=third.removeprefix("grpc://"))
         assert pinned not in both
-        path = f"/workers/{added.json()['id']}"
+        path = f"/workers/{added.json()['worker_id']}"
         await control.http.put(path, json={"draining": True})
         await envoy.told("engines", HEALTHY=targets, DRAINING=[third.removeprefix("grpc://")])
         assert await envoy.engines_reached() == both
