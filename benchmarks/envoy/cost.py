@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from benchmarks.envoy.rig import BUILD, ROOT, Engine, Envoy, Gateway, ours, plain_proxy
+from benchmarks.envoy.rig import BUILD, DROPPED_VARIABLES, ROOT, Engine, Envoy, Gateway, ours, plain_proxy
 from benchmarks.gateway.children import Children, free_port
 from benchmarks.gateway.load import HOST, Load, put_load
 from benchmarks.gateway.prompts import PromptWriter
@@ -49,7 +49,7 @@ async def measure(repeats: int) -> None:
     """Print the table."""
     tokenizer = ensure_tokenizer(BUILD / "tokenizer")
     writer = PromptWriter(tokenizer)
-    with Children(ROOT, BUILD / "envoy") as children:
+    with Children(ROOT, BUILD / "envoy", DROPPED_VARIABLES) as children:
         found: dict[tuple[str, bool], list[tuple[float, float]]] = {}
         for is_stream, step_s in ((True, STEP_S), (False, 0.0)):
             engine = Engine(children, f"engine-{step_s}", HOST, tokenizer, step_s)

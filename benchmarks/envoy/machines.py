@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import uvloop
 
-from benchmarks.envoy.rig import BUILD, ROOT, Engine, Envoy, Gateway, in_thread, ours
+from benchmarks.envoy.rig import BUILD, DROPPED_VARIABLES, ROOT, Engine, Envoy, Gateway, in_thread, ours
 from benchmarks.faults.client import CHAT, Reply, read_reply, request_bytes
 from benchmarks.gateway.children import Children, free_port
 from benchmarks.gateway.tokenizer import ensure_tokenizer
@@ -42,7 +42,7 @@ class Machines:
     """The fleet. Enter it to start it; leaving ends every process."""
 
     def __init__(self, tokenizer: Path, logs: Path, step_s: float = STEP_S) -> None:
-        self._children = Children(ROOT, logs)
+        self._children = Children(ROOT, logs, DROPPED_VARIABLES)
         self.engines = [
             Engine(self._children, f"engine{number}", host, tokenizer, step_s)
             for number, host in enumerate(ENGINES, 1)
@@ -132,14 +132,16 @@ def body(number: int, tokens: int = 40) -> dict[str, Any]:
     }
 
 
-async def clients(machines: Machines, count: int, seen: Seen, is_over: asyncio.Event) -> None:
+async def clients(
+    machines: Machines, count: int, seen: Seen, is_over: asyncio.Event, tokens: int = 40
+) -> None:
     """So many clients, each with one request at a time, until it is over and all answers are there."""
     started = time.perf_counter()
-    wanted = (await machines.ask(body(0))).texts
+    wanted = (await machines.ask(body(0, tokens))).texts
 
     async def one(number: int) -> None:
         while not is_over.is_set():
-            reply = await machines.ask(body(number))
+            reply = await machines.ask(body(number, tokens))
             if reply.is_whole and reply.texts == wanted:
                 seen.whole += 1
                 seen.longest_gap_s = max(seen.longest_gap_s, reply.longest_gap_s)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from benchmarks.envoy.rig import BUILD, ROOT, Envoy, Gateway, ours
+from benchmarks.envoy.rig import BUILD, DROPPED_VARIABLES, ROOT, Envoy, Gateway, ours
 from benchmarks.faults.client import Quantiles, connected, request_bytes
 from benchmarks.gateway.children import Children, free_port
 from benchmarks.gateway.load import HOST
@@ -116,7 +116,7 @@ async def measure(count: int, rounds: int) -> None:
         EngineOptions(model_paths=(str(tokenizer),), model_ids=("m",), max_running=2 * count)
     )
     server = await start_server(engine, host=HOST)
-    with Children(ROOT, BUILD / "envoy") as children:
+    with Children(ROOT, BUILD / "envoy", DROPPED_VARIABLES) as children:
         target = server.url.removeprefix("grpc://")
         gateway = Gateway(children, "gateway", HOST, [target], free_port(), free_port())
         await asyncio.to_thread(gateway.start)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import ssl
 from http import HTTPStatus
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from smg.services.methods import ENDPOINT_SERVICE, METHODS
 from smg_proto.chat.v1 import chat_pb2, chat_pb2_grpc
 from smg_proto.model.v1 import model_pb2
 from tests.conftest import EchoWorkers
+from tests.integration.running_envoy import DEPLOY, ENVOY
 from tests.integration.running_mesh import Credentials, running_gateway, running_mesh, token
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -97,6 +99,21 @@ def routes(gateway):
 def seen(response):
     names = ("x-smg-error-code", "x-request-id", "allow")
     return response.status_code, [response.headers.get(name) for name in names]
+
+
+@pytest.mark.parametrize("name", ["edge.yaml", "mesh.yaml", "eds.yaml"])
+async def test_envoy_takes_each_file_as_it_is(credentials, tmp_path, name):
+    """The other tests give it what PyYAML makes of the file."""
+    folder = tmp_path / "envoy"
+    shutil.copytree(DEPLOY, folder)
+    (folder / "certs").symlink_to(credentials.folder)
+    command = (ENVOY, "--mode", "validate", "-c", name, "--use-dynamic-base-id")
+    process = await asyncio.create_subprocess_exec(
+        *command, cwd=folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    told, _ = await process.communicate()
+    assert process.returncode == 0, told.decode()
+    assert b"deprecated" not in told.lower()
 
 
 async def test_every_route_is_served_to_those_for_whom_it_is(mesh):
