@@ -66,7 +66,7 @@ from smg.policies import cache_aware_of, make_policy
 from smg.prompt.builder import PromptBuilder
 from smg.services.chat import StreamLimits
 from smg.services.embeddings import EmbeddingService
-from smg.services.methods import EMBEDDING_SERVICE, RESPONSES_SERVICE, ROUTES
+from smg.services.methods import EMBEDDING_SERVICE, ENDPOINT_SERVICE, RESPONSES_SERVICE, ROUTES
 from smg.services.responses import ResponsesService
 from smg.services.server import GrpcParts, GrpcServer
 from smg.settings import environment
@@ -88,6 +88,7 @@ from smg.workers.tokenizers import TokenizerStore
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from smg.services.endpoints.service import EndpointDiscovery
     from smg.settings import (
         AdmissionSettings,
         BreakerSettings,
@@ -162,6 +163,7 @@ class Router:
             ),
         )
         self.history = make_store(settings.history)
+        self.endpoints = self._endpoints()
         self._keep_alive = KeepAlive(settings.listener.sse_keepalive_secs)
         self.probe_port: int | None = None
         status = self._status = StatusHandlers(
@@ -318,6 +320,7 @@ class Router:
                         group.create_task(grpc.follow(self.registry)),
                         group.create_task(self._keep_certificates()),
                         *self._discover(group),
+                        *self._tell_endpoints(group),
                         *self._start_probes(group, stack),
                         group.create_task(self.observation.runtime.lag.watch()),
                     ]
@@ -384,6 +387,26 @@ class Router:
         logger.info("probes are answered on port %d, too", listener.port)
         return [group.create_task(listener.follow())]
 
+    def _endpoints(self) -> EndpointDiscovery | None:
+        mesh = self._settings.mesh
+        if not mesh.endpoint_discovery:
+            return None
+        # Read here: most routers do without.
+        from smg.services.endpoints.service import EndpointDiscovery
+
+        return EndpointDiscovery(self.registry, mesh.endpoint_streams)
+
+    def _tell_endpoints(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        """Watch the other routers and keep Envoy informed, where the settings want it."""
+        endpoints = self.endpoints
+        if endpoints is None:
+            return []
+        from smg.services.endpoints.peers import Peers
+
+        urls = self._settings.mesh.endpoint_routers
+        peers = Peers(urls, worker_options(self._settings, self._worker_tls), endpoints.change)
+        return [group.create_task(endpoints.run(peers))]
+
     def _responses_service(self) -> ResponsesService:
         listener = self._settings.listener
         limits = StreamLimits(listener.slow_reader_bytes, listener.slow_reader_secs)
@@ -395,6 +418,7 @@ class Router:
         return EmbeddingService(self._embed, self._rerank, self._classify, self.observation.meters)
 
     def _grpc_parts(self) -> GrpcParts:
+        endpoints = self.endpoints
         return GrpcParts(
             chat=self._chat,
             completion=self._completion,
@@ -417,7 +441,9 @@ class Router:
                 EDGE_SERVICE: HttpEdgeService(self.app).add_to,
                 RESPONSES_SERVICE: self._responses_service().add_to,
                 EMBEDDING_SERVICE: self._embedding_service().add_to,
+                **({} if endpoints is None else {ENDPOINT_SERVICE: endpoints.add_to}),
             },
+            on_stop=(lambda: None) if endpoints is None else endpoints.stop,
         )
 
 

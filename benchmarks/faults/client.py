@@ -65,17 +65,24 @@ class Reply:
 
 async def ask(port: int, body: Mapping[str, Any], path: str = CHAT) -> Reply:
     """Send a request and read its answer to the end. What goes wrong with the connection leaves it incomplete."""
-    reply, raw = Reply(), bytearray()
     with contextlib.suppress(ConnectionError):
         async with connected(port) as (reader, writer):
             writer.write(request_bytes(body, path))
-            started = last = time.perf_counter()
-            while data := await reader.read(65536):
-                now = time.perf_counter()
-                reply.longest_gap_s = max(reply.longest_gap_s, now - last)
-                last = now
-                raw += data
-            reply.total_s = last - started
+            return await read_reply(reader)
+    return Reply()
+
+
+async def read_reply(reader: asyncio.StreamReader) -> Reply:
+    """Read the answer to a request that has just been sent, likewise."""
+    reply, raw = Reply(), bytearray()
+    with contextlib.suppress(ConnectionError):
+        started = last = time.perf_counter()
+        while data := await reader.read(65536):
+            now = time.perf_counter()
+            reply.longest_gap_s = max(reply.longest_gap_s, now - last)
+            last = now
+            raw += data
+        reply.total_s = last - started
     head, _, rest = bytes(raw).partition(b"\r\n\r\n")
     if head:
         reply.status = int(head.split(b" ", 2)[1])

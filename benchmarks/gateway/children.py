@@ -96,9 +96,13 @@ class Child:
 class Children:
     """The processes of one run; leaving the context ends them all, the last started first."""
 
-    def __init__(self, cwd: Path, log_dir: Path) -> None:
+    def __init__(
+        self, cwd: Path, log_dir: Path, dropped_variables: tuple[str, ...] = DROPPED_VARIABLES
+    ) -> None:
+        """Args: dropped_variables: beginnings of names that are not handed on."""
         self._cwd = cwd
         self._log_dir = log_dir
+        self._dropped_variables = dropped_variables
         self._running: list[Child] = []
 
     def __enter__(self) -> Self:
@@ -114,7 +118,7 @@ class Children:
         """Start a process; its output goes to NAME.log, the command itself in the first line."""
         log = self._log_dir / f"{name}.log"
         environment = {
-            key: value for key, value in os.environ.items() if not key.startswith(DROPPED_VARIABLES)
+            key: value for key, value in os.environ.items() if not key.startswith(self._dropped_variables)
         }
         with log.open("wb") as sink:
             sink.write(f"$ {' '.join(command)}\n".encode())

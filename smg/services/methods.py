@@ -21,6 +21,8 @@ MODEL_SERVICE = "smg.model.v1.ModelService"
 ADMIN_SERVICE = "smg.admin.v1.AdminService"
 CONVERSATIONS_SERVICE = "smg.responses.v1.ConversationsService"
 RESPONSES_SERVICE = "smg.responses.v1.ResponsesService"
+# Envoy names it.
+ENDPOINT_SERVICE = "envoy.service.endpoint.v3.EndpointDiscoveryService"
 
 CHAT_ROUTE, COMPLETIONS_ROUTE = "grpc_chat", "grpc_completions"
 MODELS_ROUTE, ADMIN_ROUTE, DECISIONS_ROUTE = "grpc_models", "grpc_admin", "grpc_decisions"
@@ -102,5 +104,6 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         f"/{CONVERSATIONS_SERVICE}/GetConversationItem": _CONVERSATIONS,
         f"/{CONVERSATIONS_SERVICE}/DeleteConversationItem": _CONVERSATIONS,
         f"/{ADMIN_SERVICE}/ListLoads": _ADMIN_READ,
+        f"/{ENDPOINT_SERVICE}/StreamEndpoints": _ADMIN_READ,
     }
 )

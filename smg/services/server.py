@@ -65,6 +65,10 @@ _SHORTEST_PING_MS = 5_000
 _NO_OTHERS: Mapping[str, Callable[[grpc.aio.Server], None]] = MappingProxyType({})
 
 
+def _nothing() -> None:
+    """There is nothing to end."""
+
+
 @dataclass(frozen=True, slots=True)
 class GrpcParts:
     """What the services are made of.
@@ -88,6 +92,7 @@ class GrpcParts:
         others: services of other packages on the same port, by name: what registers each.
         admission: who may run and who waits, over HTTP as well; everybody runs when None.
         routing_keys: metadata keys that may carry a routing key, in lower case; the first usable one wins.
+        on_stop: ends what would last as long as the server: nobody waits for it.
     """
 
     chat: ChatPipeline
@@ -108,6 +113,7 @@ class GrpcParts:
     others: Mapping[str, Callable[[grpc.aio.Server], None]] = field(default_factory=lambda: _NO_OTHERS)
     admission: Admission | None = None
     routing_keys: tuple[str, ...] = ("x-smg-routing-key",)
+    on_stop: Callable[[], None] = _nothing
 
 
 class GrpcServer:
@@ -150,6 +156,7 @@ class GrpcServer:
     async def stop(self, grace_s: float) -> None:
         """Take nothing new, let running calls end, and cut those that are left after the grace period."""
         self.say_not_serving()
+        self._parts.on_stop()
         if self._server is not None:
             await self._server.stop(grace_s)
 

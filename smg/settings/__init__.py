@@ -15,6 +15,7 @@ from smg.settings.history import HistorySettings
 from smg.settings.keys import ControlPlaneKey, TenantKey
 from smg.settings.load import Loaded, environment, load
 from smg.settings.mcp import McpSettings
+from smg.settings.mesh import MeshSettings
 from smg.settings.options import Option, options_of
 from smg.settings.overload import OverloadSettings
 from smg.settings.sections import (
@@ -53,6 +54,7 @@ __all__ = [
     "EncodingSettings",
     "HistorySettings",
     "McpSettings",
+    "MeshSettings",
     "EngineSettings",
     "Section",
     "TenantKey",

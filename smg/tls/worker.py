@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from copy import copy
 from typing import TYPE_CHECKING
 
 from smg.tls.files import OLDEST, Identity, TlsFile, load_authorities, load_identity
@@ -41,6 +42,12 @@ class WorkerTls:
         self._names = [*self._authorities, *own]
         # The system's authorities take memory and time: they are read when a worker wants them.
         self.files = self._read() if self._names else None
+
+    def named(self, server_name: str) -> WorkerTls:
+        """The same for servers whose certificates bear another name."""
+        other = copy(self)
+        other.server_name = server_name
+        return other
 
     async def context(self) -> ssl.SSLContext:
         """The context for a new connection."""

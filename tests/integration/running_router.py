@@ -35,9 +35,15 @@ async def running_router(
     telemetry=None,
     overload=None,
     encoding=None,
+    mesh=None,
+    tls=None,
+    http_tls=False,
     **listener,
 ):
-    """`.router`, `.http` and the stubs of the gRPC services; stopped at the end."""
+    """`.router`, `.http` and the stubs of the gRPC services; stopped at the end.
+
+    With `tls`, its settings, the stubs are of no use, and `http_tls` is the context of `.http`.
+    """
     ports = {"host": "127.0.0.1", "port": 0, "grpc_port": 0, "shutdown_grace_period_secs": 5}
     settings = RouterSettings.model_validate(
         {
@@ -57,6 +63,8 @@ async def running_router(
             "telemetry": telemetry or {},
             "overload": overload or {},
             "encoding": encoding or {},
+            "mesh": mesh or {},
+            "tls": tls or {},
         }
     )
     router, stop = Router(settings), asyncio.Event()
@@ -72,7 +80,9 @@ async def running_router(
             grpc.aio.insecure_channel(f"127.0.0.1:{addresses.grpc_port}") as channel,
             # The system's certificates take 30 ms to load, and nobody shows any.
             httpx.AsyncClient(
-                base_url=f"http://127.0.0.1:{addresses.port}", timeout=30, verify=False
+                base_url=f"{'https' if tls else 'http'}://127.0.0.1:{addresses.port}",
+                timeout=30,
+                verify=http_tls,
             ) as http,
         ):
             try:

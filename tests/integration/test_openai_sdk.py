@@ -1,7 +1,6 @@
 """The official OpenAI SDK against the gateway: what its users do works, what they catch is raised."""
 
 import json
-from contextlib import AsyncExitStack
 from enum import StrEnum
 
 import openai
@@ -10,8 +9,7 @@ import pytest_asyncio
 from pydantic import BaseModel
 
 from tests.conftest import EchoWorkers
-from tests.integration.running_envoy import address, configuration, running_envoy
-from tests.integration.running_router import running_router
+from tests.integration.sdk_doors import DOORS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -50,23 +48,15 @@ class Peak(BaseModel):
 PEAK = '{"name": "Rigi", "height": {"value": 1797.8, "unit": "m"}, "climbed_by": ["Ada"]}'
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["listener", "envoy"])
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=DOORS)
 async def client(request, tokenizer_dir, thinking_tokenizer_dir, tmp_path_factory):
-    """The SDK in front of the gateway's own listener, and of an Envoy that speaks nothing but gRPC to the gateway."""
+    """The SDK, at one door after the other."""
     workers = EchoWorkers(tokenizer_dir)
     paths = (str(tokenizer_dir), str(thinking_tokenizer_dir))
     url = await workers(model_paths=paths, model_ids=("m", "thinker"))
-    async with AsyncExitStack() as stack:
-        gateway = await stack.enter_async_context(
-            running_router(url, breaker={"disable_circuit_breaker": True})
-        )
-        base_url = str(gateway.http.base_url)
-        if request.param == "envoy":
-            found = configuration("edge.yaml", {"gateway": [address(gateway.target)]})
-            ports = await stack.enter_async_context(running_envoy(found, tmp_path_factory.mktemp("envoy")))
-            base_url = f"http://127.0.0.1:{ports['http']}"
-        sdk = openai.AsyncOpenAI(base_url=f"{base_url}/v1", api_key="k", max_retries=0)
-        yield await stack.enter_async_context(sdk)
+    breaker = {"disable_circuit_breaker": True}
+    async with DOORS[request.param](url, tmp_path_factory.mktemp("door"), breaker=breaker) as client:
+        yield client
     await workers.stop_all()
 
 

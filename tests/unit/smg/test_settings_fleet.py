@@ -22,6 +22,8 @@ from tests.unit.smg.test_settings import faults_of
         ({"service_discovery_port": "0"}, "greater than or equal to 1"),
         ({"max_workers": "0"}, "greater than or equal to 1"),
         ({"cb_failure_threshold": "0"}, "greater than or equal to 1"),
+        ({"endpoint_routers": ["grpc://a:1"]}, "mean nothing without endpoint_discovery"),
+        ({"endpoint_discovery": True, "endpoint_routers": ["a"]}, "not of the form grpc://host:port"),
     ],
 )
 def test_faults_are_told_in_words(flags, says):
