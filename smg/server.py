@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import gc
 import logging
-import math
 import os
 import signal
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gateway.admin import AdminHandlers
@@ -41,7 +38,6 @@ from smg.callers.directory import caller_directory
 from smg.draining import Drain
 from smg.mcp.open import make_sessions, read_servers
 from smg.observation import Observation
-from smg.pipelines.admission import Admission, RateLimit
 from smg.pipelines.background import BackgroundResponses
 from smg.pipelines.cache_feed import CacheFeed
 from smg.pipelines.catalog import ModelCatalog
@@ -56,14 +52,13 @@ from smg.pipelines.encode.embed import EmbeddingPipeline
 from smg.pipelines.encode.encoding import Encoding
 from smg.pipelines.encode.job_call import JobCall
 from smg.pipelines.encode.rerank import RerankPipeline
-from smg.pipelines.engine_call import EngineCall, RetryOptions
+from smg.pipelines.engine_call import EngineCall
 from smg.pipelines.formats import FormatSettings
 from smg.pipelines.response_history import ResponseHistory
 from smg.pipelines.response_run import ResponseParts
 from smg.pipelines.responses import ResponsesPipeline
 from smg.pipelines.stored_responses import StoredResponses
 from smg.policies import cache_aware_of, make_policy
-from smg.prompt.builder import PromptBuilder
 from smg.services.chat import StreamLimits
 from smg.services.embeddings import EmbeddingService
 from smg.services.methods import EMBEDDING_SERVICE, ENDPOINT_SERVICE, RESPONSES_SERVICE, ROUTES
@@ -76,11 +71,19 @@ from smg.telemetry.exporter import exposition
 from smg.tls.listening import listening_tls
 from smg.tls.reloading import LOOK_S
 from smg.tls.worker import WorkerTls
-from smg.workers.breaker import BreakerOptions
+from smg.wiring import (
+    admission_of,
+    breaker_options,
+    cache_dir,
+    load_builder,
+    overload_limits,
+    retry_options,
+    return_freed_memory,
+    tokenizer_dir,
+    worker_options,
+)
 from smg.workers.discovery import make_sources
 from smg.workers.discovery.reconciler import Discovery
-from smg.workers.options import WorkerOptions
-from smg.workers.overload import OverloadLimits
 from smg.workers.registered import SETTINGS
 from smg.workers.registry import WorkerRegistry
 from smg.workers.tokenizers import TokenizerStore
@@ -89,22 +92,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from smg.services.endpoints.service import EndpointDiscovery
-    from smg.settings import (
-        AdmissionSettings,
-        BreakerSettings,
-        ModelSettings,
-        RetrySettings,
-        RouterSettings,
-    )
+    from smg.settings import RouterSettings
 
 logger = logging.getLogger(__name__)
 
 # Objects between two looks of the cycle collector. Python's 700 makes it look several times per request and find nothing.
 YOUNG_OBJECTS = 50_000
-# Policies that go by the loads of workers.
-LOAD_POLICIES = ("bucket", "cache_aware", "least_load", "power_of_two", "prefix_hash")
-REQUESTS_PER_CORE = 1024
-LEAST_REQUESTS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -481,107 +474,3 @@ def _stop_on_signals(stop: asyncio.Event) -> None:
         # nohup has a hang-up ignored, and that is to stay so.
         if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
             loop.add_signal_handler(number, asked, number)
-
-
-def worker_options(settings: RouterSettings, tls: WorkerTls | None = None) -> WorkerOptions:
-    """How workers are connected to and watched."""
-    workers, fleet = settings.workers, settings.fleet
-    polls_loads = not fleet.disable_load_monitoring or settings.routing.policy in LOAD_POLICIES
-    return WorkerOptions(
-        connect_timeout_s=workers.worker_connect_timeout_secs,
-        health_interval_s=workers.health_check_interval_secs,
-        health_timeout_s=workers.health_check_timeout_secs,
-        health_failures=workers.health_failure_threshold,
-        health_successes=workers.health_success_threshold,
-        wedge_s=workers.worker_wedge_secs,
-        silence_s=workers.worker_silence_secs,
-        load_interval_s=fleet.load_monitor_interval if polls_loads else 0,
-        is_health_checked=not fleet.disable_health_check,
-        is_dp_aware=fleet.dp_aware,
-        max_workers=fleet.max_workers,
-        drain_s=fleet.worker_drain_timeout_secs,
-        tls=tls,
-    )
-
-
-def overload_limits(settings: RouterSettings) -> OverloadLimits:
-    """When a worker gets no more."""
-    overload = settings.overload
-    if overload.disable_worker_overload_protection:
-        return OverloadLimits()
-    return OverloadLimits(
-        overload.worker_overload_waiting_requests,
-        overload.worker_overload_token_usage,
-        overload.worker_overload_shed,
-        math.ceil(settings.fleet.load_monitor_interval),
-    )
-
-
-def breaker_options(settings: BreakerSettings) -> BreakerOptions:
-    """When workers that fail are left alone."""
-    return BreakerOptions(
-        failures=0 if settings.disable_circuit_breaker else settings.cb_failure_threshold,
-        successes=settings.cb_success_threshold,
-        open_s=settings.cb_timeout_duration_secs,
-        window_s=settings.cb_window_duration_secs,
-    )
-
-
-def retry_options(settings: RetrySettings) -> RetryOptions:
-    """How requests are tried again."""
-    return RetryOptions(
-        max_attempts=1 if settings.disable_retries else settings.retry_max_retries,
-        initial_backoff_s=settings.retry_initial_backoff_ms / 1000,
-        max_backoff_s=settings.retry_max_backoff_ms / 1000,
-        multiplier=settings.retry_backoff_multiplier,
-        jitter=settings.retry_jitter_factor,
-    )
-
-
-def admission_of(settings: AdmissionSettings, request_timeout_s: float) -> Admission:
-    """How many requests run and wait."""
-    limit = settings.max_concurrent_requests
-    if limit < 0:
-        limit = max(LEAST_REQUESTS, REQUESTS_PER_CORE * (os.cpu_count() or 1))
-    per_s = settings.rate_limit_tokens_per_second
-    rate = RateLimit(per_s, limit or per_s) if per_s else None
-    return Admission(limit, settings.queue_size, settings.queue_timeout_secs, rate, request_timeout_s)
-
-
-def tokenizer_dir(settings: ModelSettings) -> Path | None:
-    """The operator's own tokenizer directory, if one is named."""
-    path = settings.tokenizer_path or settings.model_path
-    if path is None:
-        return None
-    directory = Path(path)
-    return directory.parent if directory.is_file() else directory
-
-
-def cache_dir(settings: ModelSettings) -> Path | None:
-    """Where tokenizers from workers are kept; None for a temporary directory."""
-    return Path(settings.tokenizer_cache_dir) if settings.tokenizer_cache_dir else None
-
-
-def load_builder(settings: ModelSettings) -> Callable[[Path], PromptBuilder]:
-    """How a prompt builder is made from a tokenizer directory."""
-    template = Path(settings.chat_template).read_text(encoding="utf-8") if settings.chat_template else None
-
-    def load(directory: Path) -> PromptBuilder:
-        builder = PromptBuilder.load(
-            directory, chat_template=template, cache_bytes=settings.tokenizer_cache_bytes
-        )
-        # Made on first use; here, so that no request waits for it on the event loop.
-        _ = builder.tokenizer.fragments
-        return_freed_memory()
-        return builder
-
-    return load
-
-
-def return_freed_memory() -> None:
-    """Give what reading a tokenizer has left behind back to the system: about 30 MB for 50,000 tokens.
-
-    glibc keeps it otherwise. Other C libraries have no such call, and need none.
-    """
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
