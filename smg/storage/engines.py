@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from sqlalchemy import event
 from sqlalchemy.ext.asyncio import create_async_engine
 
 if TYPE_CHECKING:
+    from threading import Thread
+
     from sqlalchemy import Connection
     from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -32,7 +36,35 @@ def server_engine(url: str, timeout_s: float, pool_size: int) -> AsyncEngine:
     )
 
 
-def sqlite_engine(url: str, timeout_s: float) -> AsyncEngine:
+class SqliteThreads:
+    """The threads of an engine's connections, a thread each.
+
+    SQLAlchemy tells a connection whose task was cancelled to stop and does not wait: its thread may still be in a
+    statement when the event loop, which it then wants to tell the result, is closed.
+    """
+
+    def __init__(self) -> None:
+        self._threads: WeakSet[Thread] = WeakSet()
+
+    def connect(self, *args: Any, **options: Any) -> Any:
+        """A connection that is to be awaited; for SQLAlchemy's `async_creator_fn`."""
+        # Read here: routers without this store do without.
+        import aiosqlite
+
+        connection = aiosqlite.connect(*args, **options)
+        # It has no public name; SQLAlchemy reaches for it in the same way.
+        thread = connection._thread  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        thread.daemon = True
+        self._threads.add(thread)
+        return connection
+
+    async def wait_ended(self, timeout_s: float) -> None:
+        """Wait until all have ended, this long for each. Their connections have been closed before."""
+        for thread in list(self._threads):
+            await asyncio.to_thread(thread.join, timeout_s)
+
+
+def sqlite_engine(url: str, timeout_s: float, threads: SqliteThreads) -> AsyncEngine:
     """An engine for a file of SQLite.
 
     The file is in WAL mode, so readers do not wait; a transaction that will write takes the lock when it begins. A
@@ -41,8 +73,13 @@ def sqlite_engine(url: str, timeout_s: float) -> AsyncEngine:
     Args:
         url: `sqlite+aiosqlite:///…`.
         timeout_s: longest wait for the lock.
+        threads: gets the threads of the connections.
     """
-    engine = create_async_engine(url, hide_parameters=True, connect_args={"timeout": timeout_s})
+    engine = create_async_engine(
+        url,
+        hide_parameters=True,
+        connect_args={"timeout": timeout_s, "async_creator_fn": threads.connect},
+    )
 
     def connected(connection: Any, _: object) -> None:
         # Python's own transactions begin too late to be of use.

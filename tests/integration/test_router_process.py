@@ -12,6 +12,14 @@ from benchmarks.faults.fleet import start_gateway
 from benchmarks.gateway.children import Children
 
 
+@pytest.fixture
+def hang_up_handled():
+    """Children start with a hang-up's usual meaning, also where nohup has these tests ignore it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 async def until(condition):
     while not condition():  # noqa: ASYNC110 - states of another process
         await asyncio.sleep(0.01)
@@ -27,7 +35,9 @@ async def until(condition):
     ],
     ids=["killed", "told twice", "hung up twice"],
 )
-async def test_an_engine_drops_what_its_router_has_started(echo_worker, tmp_path, signals, status):
+async def test_an_engine_drops_what_its_router_has_started(
+    echo_worker, tmp_path, signals, status, hang_up_handled
+):
     url = await echo_worker()
     load = echo_worker.servers[url].engine.load
     with Children(tmp_path, tmp_path / "log") as children:

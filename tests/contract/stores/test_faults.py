@@ -1,8 +1,10 @@
 """Databases and routers that are killed while they write: what was acknowledged is there, whole; nothing else is."""
 
 import asyncio
+import sqlite3
 import sys
-from contextlib import AsyncExitStack
+import threading
+from contextlib import AsyncExitStack, closing
 
 import pytest
 
@@ -145,3 +147,25 @@ async def test_a_database_that_cannot_be_reached_is_told_without_its_password(ur
         await store.open()
     assert "secret" not in str(caught.value)
     await store.close()
+
+
+async def test_a_closed_sqlite_store_leaves_no_thread_wherever_its_calls_were_cancelled(tmp_path):
+    before = set(threading.enumerate())
+    path = tmp_path / "history.db"
+    store = SqlStore(f"sqlite+aiosqlite:///{path}", timeout_s=5)
+    await store.open()
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        for turns in range(0, 60, 3):
+            writing = [
+                asyncio.ensure_future(store.put_response("t", StoredResponse("resp_1", 7, "{}", "[]")))
+                for _ in range(3)
+            ]
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            for each in writing:
+                each.cancel()
+            await asyncio.gather(*writing, return_exceptions=True)
+    await store.close()
+    left = set(threading.enumerate()) - before
+    assert not [thread for thread in left if "_connection_worker_thread" in thread.name]
