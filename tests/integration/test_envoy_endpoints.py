@@ -8,7 +8,6 @@ import grpc
 import httpx
 import pytest
 import pytest_asyncio
-from google.rpc import status_pb2
 
 from smg_proto.engine.v1 import card_pb2, engine_pb2_grpc
 from smg_proto.xds.v1 import endpoint_pb2 as xds
@@ -231,7 +230,7 @@ async def test_each_stream_is_told_what_it_asks_for_and_only_what_changes(engine
             "smg-engines",
             "smg-engines/m",
             response_nonce=nonce,
-            error_detail=status_pb2.Status(code=3, message="no"),
+            error_detail=xds.Fault(code=3, message="no"),
         )
         await asked.ask("smg-engines")
         (worker, _) = control.router.registry.workers()
