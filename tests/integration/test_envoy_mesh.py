@@ -375,7 +375,7 @@ async def test_a_mesh_without_an_engine_can_be_told_of_one(mesh, credentials, wo
     ):
         answer = await client.get("/v1/models", headers=ALICE)
         theirs = await gateway.http.get("/v1/models")
-        assert (answer.status_code, answer.json()) == (503, theirs.json())
+        assert (answer.status_code, answer.text) == (503, theirs.text)
         added = await client.post("/workers", json={"url": await workers()}, headers=OPERATOR)
         assert added.status_code == 202
         while (await client.post(CHAT, json=body("x"), headers=ALICE)).status_code != 200:  # noqa: ASYNC110
