@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.gateway.children import POLL_S, ChildFailed, Children, free_port
+from benchmarks.gateway.prompts import MODEL_ID
 
 # The tests run our configurations on a real Envoy as well.
 from tests.integration.running_envoy import ENVOY, configuration
@@ -67,8 +68,8 @@ class Engine(Process):
     def __init__(self, children: Children, name: str, host: str, tokenizer: Path, step_s: float) -> None:
         self.target = f"{host}:{free_port()}"
         port = self.target.rpartition(":")[2]
-        command = [sys.executable, "-m", "servicers", "--host", host, "--port", port, "--engine", "echo",
-                   "--model-path", str(tokenizer), "--model-id", "m", "--step-seconds", str(step_s),
+        command = [sys.executable, "-m", "servicers", "--host", host, "--port", port, "--engine", "echo", "--echo-endless",
+                   "--model-path", str(tokenizer), "--model-id", MODEL_ID, "--step-seconds", str(step_s),
                    "--max-running", "2048", "--log-level", "warning"]  # fmt: skip
         super().__init__(children, name, command, r"ready grpc://\S+:(\d+)")
 

@@ -38,11 +38,13 @@ async def running_router(
     mesh=None,
     tls=None,
     http_tls=False,
+    client_tls=None,
     **listener,
 ):
     """`.router`, `.http` and the stubs of the gRPC services; stopped at the end.
 
-    With `tls`, its settings, the stubs are of no use, and `http_tls` is the context of `.http`.
+    With `tls`, its settings, the stubs are of no use, and `http_tls` is the context of `.http`. `client_tls` are the
+    settings of TLS towards others.
     """
     ports = {"host": "127.0.0.1", "port": 0, "grpc_port": 0, "shutdown_grace_period_secs": 5}
     settings = RouterSettings.model_validate(
@@ -64,7 +66,7 @@ async def running_router(
             "overload": overload or {},
             "encoding": encoding or {},
             "mesh": mesh or {},
-            "tls": tls or {},
+            "tls": {**(tls or {}), **(client_tls or {})},
         }
     )
     router, stop = Router(settings), asyncio.Event()

@@ -10,25 +10,30 @@ import typesafe_sdk
 from openai.lib.decisions_tool_runner import AsyncDecisionsToolRunner
 
 from tests.conftest import EchoWorkers
+from tests.integration.running_envoy import address, configuration, running_envoy
 from tests.integration.running_router import running_router
 from tests.unit.gateway.decisions.test_images import image
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def gateway(decision_tokenizer_dir):
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["listener", "envoy"])
+async def base_url(request, decision_tokenizer_dir, tmp_path_factory):
+    """Where a gateway answers: at its own port, or behind an Envoy that speaks nothing but gRPC to it."""
     workers = EchoWorkers(decision_tokenizer_dir)
-    async with running_router(await workers(model_ids=("d",))) as running:
-        yield running
+    async with running_router(await workers(model_ids=("d",))) as gateway:
+        if request.param == "listener":
+            yield str(gateway.http.base_url)
+        else:
+            found = configuration("edge.yaml", {"gateway": [address(gateway.target)]})
+            async with running_envoy(found, tmp_path_factory.mktemp("envoy")) as ports:
+                yield f"http://127.0.0.1:{ports['http']}"
     await workers.stop_all()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def sdk(gateway):
-    async with openai.AsyncOpenAI(
-        base_url=f"{gateway.http.base_url}/v1", api_key="k", max_retries=0
-    ) as client:
+async def sdk(base_url):
+    async with openai.AsyncOpenAI(base_url=f"{base_url}/v1", api_key="k", max_retries=0) as client:
         yield client
 
 
@@ -92,11 +97,9 @@ async def test_openais_runner_chooses_among_actions_until_it_is_done(sdk):
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def typesafe(gateway):
+async def typesafe(base_url):
     once = typesafe_sdk.RetryPolicy(max_retries=0)
-    async with typesafe_sdk.AsyncTypeSafeClient(
-        api_key="k", base_url=str(gateway.http.base_url), retry=once
-    ) as client:
+    async with typesafe_sdk.AsyncTypeSafeClient(api_key="k", base_url=base_url, retry=once) as client:
         yield client
 
 
@@ -138,9 +141,9 @@ async def test_typesafe_lists_the_models(typesafe):
     assert [model.name for model in listed.models] == ["d"]
 
 
-async def test_jevcompat_finds_every_requirement_met(gateway):
+async def test_jevcompat_finds_every_requirement_met(base_url):
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", "import sys; from jevcompat.cli import main; sys.exit(main())", "test", str(gateway.http.base_url),
+        sys.executable, "-c", "import sys; from jevcompat.cli import main; sys.exit(main())", "test", base_url,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
     said, _ = await process.communicate()

@@ -8,12 +8,12 @@ import grpc
 import httpx
 import pytest
 import pytest_asyncio
-from google.rpc import status_pb2
 
 from smg_proto.engine.v1 import card_pb2, engine_pb2_grpc
 from smg_proto.xds.v1 import endpoint_pb2 as xds
 from tests.conftest import EchoWorkers
 from tests.integration.running_envoy import address, configuration, running_envoy
+from tests.integration.running_mesh import Credentials, running_gateway
 from tests.integration.running_router import outcome, running_router
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -231,7 +231,7 @@ async def test_each_stream_is_told_what_it_asks_for_and_only_what_changes(engine
             "smg-engines",
             "smg-engines/m",
             response_nonce=nonce,
-            error_detail=status_pb2.Status(code=3, message="no"),
+            error_detail=xds.Fault(code=3, message="no"),
         )
         await asked.ask("smg-engines")
         (worker, _) = control.router.registry.workers()
@@ -289,3 +289,48 @@ async def test_a_router_that_stops_lets_envoys_go_at_once(engines):
         await asked.clusters()
         control.stop.set()
         assert await asked.call.read() is grpc.aio.EOF
+
+
+async def health_told(control, name, wanted):
+    """Wait until a stream is told this of a cluster: health by port."""
+    asked = Asked(control.channel)
+    await asked.ask(name)
+    while (await asked.clusters())[0] != {name: wanted}:
+        pass
+    asked.call.cancel()
+
+
+async def test_routers_are_asked_over_tls_where_their_addresses_say_so(engines, tmp_path):
+    credentials = Credentials(tmp_path)
+    async with running_gateway(credentials, engines[0]) as gateway:
+        port = address(gateway.target)[1]
+        mesh = {"endpoint_discovery": True, "endpoint_routers": [f"grpcs://127.0.0.1:{port}"]}
+        shown = {"client_cert_path": credentials.edge.certificate, "client_key_path": credentials.edge.key}
+        trusting = {"ca_cert_paths": (credentials.authority.path,)}
+        async with running_router(mesh=mesh, client_tls={**trusting, **shown}) as control:
+            await health_told(control, "smg-routers", {port: xds.HEALTH_STATUS_HEALTHY})
+        # Who shows nothing is not let in; so it sees nobody, and says that it does not know.
+        async with running_router(mesh=mesh, client_tls=trusting) as control:
+            await health_told(control, "smg-routers", {port: xds.HEALTH_STATUS_UNSPECIFIED})
+
+
+async def test_every_address_of_a_name_is_a_router(engines):
+    async with running_router(engines[0]) as gateway:
+        port = address(gateway.target)[1]
+        mesh = {
+            "endpoint_discovery": True,
+            "endpoint_routers": [f"grpc://localhost:{port}", "grpc://no.invalid:1"],
+        }
+        async with running_router(mesh=mesh) as control:
+            asked = Asked(control.channel)
+            await asked.ask("smg-routers")
+            is_told = False
+            while not is_told:
+                answer = await asked.call.read()
+                cluster = xds.ClusterLoadAssignment.FromString(answer.resources[0].value)
+                told = {
+                    (each.endpoint.address.socket_address.address, each.health_status)
+                    for each in cluster.endpoints[0].lb_endpoints
+                }
+                is_told = ("127.0.0.1", xds.HEALTH_STATUS_HEALTHY) in told
+            asked.call.cancel()

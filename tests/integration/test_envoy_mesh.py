@@ -366,6 +366,22 @@ async def test_gateways_and_edge_know_each_other(mesh, credentials, tmp_path):
             await stranger.get(f"https://127.0.0.1:{port}/health")
 
 
+async def test_a_mesh_without_an_engine_can_be_told_of_one(mesh, credentials, workers, tmp_path):
+    """No gateway is ready, and clients hear why from it."""
+    async with (
+        running_gateway(credentials) as gateway,
+        running_mesh(credentials, [gateway], tmp_path) as running,
+        httpx.AsyncClient(base_url=running.url, verify=running.context, timeout=30) as client,
+    ):
+        answer = await client.get("/v1/models", headers=ALICE)
+        theirs = await gateway.http.get("/v1/models")
+        assert (answer.status_code, answer.text) == (503, theirs.text)
+        added = await client.post("/workers", json={"url": await workers()}, headers=OPERATOR)
+        assert added.status_code == 202
+        while (await client.post(CHAT, json=body("x"), headers=ALICE)).status_code != 200:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
 async def test_websockets_reach_the_http_listener(mesh, credentials, tmp_path):
     """What would listen there: it sees who calls, and not the token."""
     heads = []

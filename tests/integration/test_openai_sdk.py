@@ -66,6 +66,7 @@ def said(text):
 
 async def test_a_chat(client):
     answer = await client.chat.completions.create(model="m", messages=said("[[say:Hello 🙂]]"))
+    assert answer.id.startswith("chatcmpl-")
     assert answer.choices[0].message.content == "Hello 🙂"
     assert answer.choices[0].finish_reason == "stop"
     assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens

@@ -64,7 +64,7 @@ class Peers:
         self._options = replace(options, backoff_min_s=0.1, backoff_max_s=0.5, connect_timeout_s=2.0)
         self._on_change = on_change
         self._look_s = look_s
-        self._health: dict[Address, xds.HealthStatus] = {}
+        self._health: dict[Address, xds.HealthStatus.ValueType] = {}
         self._tasks: dict[Address, asyncio.Task[None]] = {}
 
     def endpoints(self) -> list[Endpoint]:
@@ -130,7 +130,7 @@ class Peers:
                     self._set(address, UNHEALTHY, why)
             await asyncio.sleep(backoff.next_s())
 
-    def _set(self, address: Address, health: xds.HealthStatus, why: str) -> None:
+    def _set(self, address: Address, health: xds.HealthStatus.ValueType, why: str) -> None:
         if address in self._health and self._health[address] != health:
             self._health[address] = health
             level = logging.WARNING if health == UNHEALTHY else logging.INFO
@@ -147,7 +147,7 @@ class _Watch:
         has_answered: the router has told something.
     """
 
-    def __init__(self, connection: Connection, tell: Callable[[xds.HealthStatus], None]) -> None:
+    def __init__(self, connection: Connection, tell: Callable[[xds.HealthStatus.ValueType], None]) -> None:
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.has_answered = False
         self._connection = connection

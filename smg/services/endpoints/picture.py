@@ -43,7 +43,7 @@ class Endpoint(NamedTuple):
 
     host: str
     port: int
-    health: xds.HealthStatus
+    health: xds.HealthStatus.ValueType
 
 
 def is_address(host: str) -> bool:
@@ -55,7 +55,7 @@ def is_address(host: str) -> bool:
     return True
 
 
-def engine_health(worker: RegisteredWorker) -> xds.HealthStatus:
+def engine_health(worker: RegisteredWorker) -> xds.HealthStatus.ValueType:
     """How an engine is."""
     if worker.is_draining:
         return DRAINING

@@ -23,34 +23,35 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import any_pb2 as google_dot_protobuf_dot_any__pb2
-from google.rpc import status_pb2 as google_dot_rpc_dot_status__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19smg/xds/v1/endpoint.proto\x12\nsmg.xds.v1\x1a\x19google/protobuf/any.proto\x1a\x17google/rpc/status.proto\"\xb4\x01\n\x10\x44iscoveryRequest\x12\x14\n\x0cversion_info\x18\x01 \x01(\t\x12\x1e\n\x04node\x18\x02 \x01(\x0b\x32\x10.smg.xds.v1.Node\x12\x16\n\x0eresource_names\x18\x03 \x03(\t\x12\x10\n\x08type_url\x18\x04 \x01(\t\x12\x16\n\x0eresponse_nonce\x18\x05 \x01(\t\x12(\n\x0c\x65rror_detail\x18\x06 \x01(\x0b\x32\x12.google.rpc.Status\"#\n\x04Node\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07\x63luster\x18\x02 \x01(\t\"s\n\x11\x44iscoveryResponse\x12\x14\n\x0cversion_info\x18\x01 \x01(\t\x12\'\n\tresources\x18\x02 \x03(\x0b\x32\x14.google.protobuf.Any\x12\x10\n\x08type_url\x18\x04 \x01(\t\x12\r\n\x05nonce\x18\x05 \x01(\t\"a\n\x15\x43lusterLoadAssignment\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x32\n\tendpoints\x18\x02 \x03(\x0b\x32\x1f.smg.xds.v1.LocalityLbEndpoints\"C\n\x13LocalityLbEndpoints\x12,\n\x0clb_endpoints\x18\x02 \x03(\x0b\x32\x16.smg.xds.v1.LbEndpoint\"e\n\nLbEndpoint\x12&\n\x08\x65ndpoint\x18\x01 \x01(\x0b\x32\x14.smg.xds.v1.Endpoint\x12/\n\rhealth_status\x18\x02 \x01(\x0e\x32\x18.smg.xds.v1.HealthStatus\"0\n\x08\x45ndpoint\x12$\n\x07\x61\x64\x64ress\x18\x01 \x01(\x0b\x32\x13.smg.xds.v1.Address\"<\n\x07\x41\x64\x64ress\x12\x31\n\x0esocket_address\x18\x01 \x01(\x0b\x32\x19.smg.xds.v1.SocketAddress\"4\n\rSocketAddress\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x12\n\nport_value\x18\x03 \x01(\r*\x81\x01\n\x0cHealthStatus\x12\x1d\n\x19HEALTH_STATUS_UNSPECIFIED\x10\x00\x12\x19\n\x15HEALTH_STATUS_HEALTHY\x10\x01\x12\x1b\n\x17HEALTH_STATUS_UNHEALTHY\x10\x02\x12\x1a\n\x16HEALTH_STATUS_DRAINING\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19smg/xds/v1/endpoint.proto\x12\nsmg.xds.v1\x1a\x19google/protobuf/any.proto\"\xb3\x01\n\x10\x44iscoveryRequest\x12\x14\n\x0cversion_info\x18\x01 \x01(\t\x12\x1e\n\x04node\x18\x02 \x01(\x0b\x32\x10.smg.xds.v1.Node\x12\x16\n\x0eresource_names\x18\x03 \x03(\t\x12\x10\n\x08type_url\x18\x04 \x01(\t\x12\x16\n\x0eresponse_nonce\x18\x05 \x01(\t\x12\'\n\x0c\x65rror_detail\x18\x06 \x01(\x0b\x32\x11.smg.xds.v1.Fault\"&\n\x05\x46\x61ult\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\"#\n\x04Node\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07\x63luster\x18\x02 \x01(\t\"s\n\x11\x44iscoveryResponse\x12\x14\n\x0cversion_info\x18\x01 \x01(\t\x12\'\n\tresources\x18\x02 \x03(\x0b\x32\x14.google.protobuf.Any\x12\x10\n\x08type_url\x18\x04 \x01(\t\x12\r\n\x05nonce\x18\x05 \x01(\t\"a\n\x15\x43lusterLoadAssignment\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x32\n\tendpoints\x18\x02 \x03(\x0b\x32\x1f.smg.xds.v1.LocalityLbEndpoints\"C\n\x13LocalityLbEndpoints\x12,\n\x0clb_endpoints\x18\x02 \x03(\x0b\x32\x16.smg.xds.v1.LbEndpoint\"e\n\nLbEndpoint\x12&\n\x08\x65ndpoint\x18\x01 \x01(\x0b\x32\x14.smg.xds.v1.Endpoint\x12/\n\rhealth_status\x18\x02 \x01(\x0e\x32\x18.smg.xds.v1.HealthStatus\"0\n\x08\x45ndpoint\x12$\n\x07\x61\x64\x64ress\x18\x01 \x01(\x0b\x32\x13.smg.xds.v1.Address\"<\n\x07\x41\x64\x64ress\x12\x31\n\x0esocket_address\x18\x01 \x01(\x0b\x32\x19.smg.xds.v1.SocketAddress\"4\n\rSocketAddress\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x12\n\nport_value\x18\x03 \x01(\r*\x81\x01\n\x0cHealthStatus\x12\x1d\n\x19HEALTH_STATUS_UNSPECIFIED\x10\x00\x12\x19\n\x15HEALTH_STATUS_HEALTHY\x10\x01\x12\x1b\n\x17HEALTH_STATUS_UNHEALTHY\x10\x02\x12\x1a\n\x16HEALTH_STATUS_DRAINING\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'smg.xds.v1.endpoint_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_HEALTHSTATUS']._serialized_start=868
-  _globals['_HEALTHSTATUS']._serialized_end=997
-  _globals['_DISCOVERYREQUEST']._serialized_start=94
-  _globals['_DISCOVERYREQUEST']._serialized_end=274
-  _globals['_NODE']._serialized_start=276
-  _globals['_NODE']._serialized_end=311
-  _globals['_DISCOVERYRESPONSE']._serialized_start=313
-  _globals['_DISCOVERYRESPONSE']._serialized_end=428
-  _globals['_CLUSTERLOADASSIGNMENT']._serialized_start=430
-  _globals['_CLUSTERLOADASSIGNMENT']._serialized_end=527
-  _globals['_LOCALITYLBENDPOINTS']._serialized_start=529
-  _globals['_LOCALITYLBENDPOINTS']._serialized_end=596
-  _globals['_LBENDPOINT']._serialized_start=598
-  _globals['_LBENDPOINT']._serialized_end=699
-  _globals['_ENDPOINT']._serialized_start=701
-  _globals['_ENDPOINT']._serialized_end=749
-  _globals['_ADDRESS']._serialized_start=751
-  _globals['_ADDRESS']._serialized_end=811
-  _globals['_SOCKETADDRESS']._serialized_start=813
-  _globals['_SOCKETADDRESS']._serialized_end=865
+  _globals['_HEALTHSTATUS']._serialized_start=882
+  _globals['_HEALTHSTATUS']._serialized_end=1011
+  _globals['_DISCOVERYREQUEST']._serialized_start=69
+  _globals['_DISCOVERYREQUEST']._serialized_end=248
+  _globals['_FAULT']._serialized_start=250
+  _globals['_FAULT']._serialized_end=288
+  _globals['_NODE']._serialized_start=290
+  _globals['_NODE']._serialized_end=325
+  _globals['_DISCOVERYRESPONSE']._serialized_start=327
+  _globals['_DISCOVERYRESPONSE']._serialized_end=442
+  _globals['_CLUSTERLOADASSIGNMENT']._serialized_start=444
+  _globals['_CLUSTERLOADASSIGNMENT']._serialized_end=541
+  _globals['_LOCALITYLBENDPOINTS']._serialized_start=543
+  _globals['_LOCALITYLBENDPOINTS']._serialized_end=610
+  _globals['_LBENDPOINT']._serialized_start=612
+  _globals['_LBENDPOINT']._serialized_end=713
+  _globals['_ENDPOINT']._serialized_start=715
+  _globals['_ENDPOINT']._serialized_end=763
+  _globals['_ADDRESS']._serialized_start=765
+  _globals['_ADDRESS']._serialized_end=825
+  _globals['_SOCKETADDRESS']._serialized_start=827
+  _globals['_SOCKETADDRESS']._serialized_end=879
 # @@protoc_insertion_point(module_scope)

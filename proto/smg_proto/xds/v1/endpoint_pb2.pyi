@@ -14,7 +14,6 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
-from google.rpc import status_pb2 as _status_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -81,7 +80,7 @@ class DiscoveryRequest(_message.Message):
         """Names of the clusters whose endpoints it wants."""
 
     @_builtins.property
-    def error_detail(self) -> _status_pb2.Status:
+    def error_detail(self) -> Global___Fault:
         """Why it did not take that answer; unset when it did."""
 
     def __init__(
@@ -92,7 +91,7 @@ class DiscoveryRequest(_message.Message):
         resource_names: _abc.Iterable[_builtins.str] | None = ...,
         type_url: _builtins.str = ...,
         response_nonce: _builtins.str = ...,
-        error_detail: _status_pb2.Status | None = ...,
+        error_detail: Global___Fault | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error_detail", b"error_detail", "node", b"node"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -101,6 +100,32 @@ class DiscoveryRequest(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DiscoveryRequest: _TypeAlias = DiscoveryRequest  # noqa: Y015
+
+@_typing.final
+class Fault(_message.Message):
+    """Why an answer was not taken: the beginning of google.rpc.Status."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CODE_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    code: _builtins.int
+    """google.rpc.Code."""
+    message: _builtins.str
+    """In words."""
+    def __init__(
+        self,
+        *,
+        code: _builtins.int = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "message", b"message"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Fault: _TypeAlias = Fault  # noqa: Y015
 
 @_typing.final
 class Node(_message.Message):
