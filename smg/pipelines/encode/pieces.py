@@ -141,14 +141,14 @@ def _pieces(
             "max_length_exceeded",
             f"the input has {tokens} tokens{'' if is_whole else ' or more'}; at most {bounds.most} are allowed",
         )
-    room = bounds.most - around
+    room = max(bounds.most - around, 0)
     if beside is not None:
         # The longer of the two is cut, the other only where it does not fit either.
         kept = min(scanned.tokens, max(room // 2, room - beside.tokens))
         beside = beside.start(room - kept)
         scanned = scanned.start(kept)
     else:
-        scanned = scanned.start(max(room, 0))
+        scanned = scanned.start(room)
     windows = [_window(builder, scanned.ids, beside, 0, is_second=is_second)]
     return Pieces(windows, item.text, scanned.spans, tokens, False)
 
