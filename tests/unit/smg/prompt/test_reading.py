@@ -5,7 +5,7 @@ from tokenizers import Tokenizer
 
 from smg.prompt.builder import PromptBuilder
 from smg.prompt.packed import unpack_ids
-from smg.prompt.reading import CHUNK_CHARS, MAX_RUN_CHARS, chunks
+from smg.prompt.reading import CHUNK_CHARS, MAX_RUN_CHARS, chunks, too_long
 from tests.tiny_encoder import write_tokenizer
 
 
@@ -47,6 +47,16 @@ def test_the_beginning_is_that_of_the_whole_text_and_the_rest_is_not_read(direct
             assert len(read.spans) == len(ids)
             if "no-blanks" not in text:
                 assert read.spans[:certain] == expected.offsets[:certain]
+
+
+def test_a_text_that_makes_no_tokens_is_read_for_so_many_characters_only(directory):
+    builder = PromptBuilder.load(directory)
+    for with_spans in (False, True):
+        read = builder.read(" " * 70_000 + "x" * 2_000_000 + " end", 4, with_spans=with_spans)
+        assert not read.is_whole
+        assert read.tokens < len(whole(directory, "x" * 200_000).ids) + 70_000
+    assert "characters for each" in too_long(3, 4, is_whole=False)
+    assert too_long(5, 4, is_whole=True) == "has 5 tokens; at most 4 are allowed"
 
 
 def test_short_texts_are_whole_and_start_cuts_them(directory):
