@@ -233,7 +233,7 @@ class Router:
             self.catalog,
             self.observation.meters,
             self._keep_alive,
-            partial(model_list, self._decide),
+            partial(model_list, self._decide, settings.encoding.bundle_max_tasks),
             tells_timing=settings.telemetry.server_timing,
         )
         self._drain = Drain(
@@ -254,7 +254,7 @@ class Router:
         )
         self._stored = StoredResponses(self.history, self.background)
         admin = AdminHandlers(self.registry, self.catalog.formats_of)
-        decide = DecisionHandlers(self._decide, self.observation.meters)
+        decide = DecisionHandlers(self._decide, self.observation.meters, settings.encoding.bundle_max_tasks)
         encode = EncodeHandlers(
             self._embed,
             self._rerank,

@@ -17,8 +17,8 @@ API_VERSION = "5.0.0"
 UNKNOWN_DATE = "1970-01-01"
 
 
-async def model_list(pipeline: DecisionPipeline) -> dict[str, Any]:
-    """The answer to a request for the models."""
+async def model_list(pipeline: DecisionPipeline, max_tasks: int) -> dict[str, Any]:
+    """The answer to a request for the models; max_tasks is that of a bundle."""
     entries = [_entry(pipeline, model, surface) for model, surface in await pipeline.known_models()]
     settings = pipeline.settings
     return {
@@ -27,6 +27,7 @@ async def model_list(pipeline: DecisionPipeline) -> dict[str, Any]:
             "max_request_bytes": settings.decision_max_body_bytes,
             "max_states": settings.decision_max_states,
             "max_questions": settings.decision_max_questions,
+            "max_bundle_tasks": max_tasks,
         },
         "api_version": API_VERSION,
         "systemone_schema": settings.systemone_schema,

@@ -47,8 +47,9 @@ JSON: Header = (b"content-type", b"application/json")
 class DecisionHandlers:
     """The handlers and what they need."""
 
-    def __init__(self, pipeline: DecisionPipeline, meters: Meters) -> None:
+    def __init__(self, pipeline: DecisionPipeline, meters: Meters, max_tasks: int) -> None:
         self._pipeline = pipeline
+        self._max_tasks = max_tasks
         self._meters = meters
         self._has_529 = pipeline.settings.systemone_schema == "vllm-sr/5.0"
 
@@ -131,7 +132,7 @@ class DecisionHandlers:
 
     async def models(self, request: HttpRequest, reply: Reply) -> None:
         """GET /v1/systemone/models."""
-        answer_json(request, reply, await model_list(self._pipeline))
+        answer_json(request, reply, await model_list(self._pipeline, self._max_tasks))
 
     async def _openai(self, request: HttpRequest, reply: Reply, body: Body, phases: Phases) -> None:
         if not is_json(body.content_type):

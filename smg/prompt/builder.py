@@ -259,7 +259,8 @@ class PromptBuilder:
         return self._prefix + ids + self._suffix
 
     def read(self, text: str, max_tokens: int, *, with_spans: bool = False) -> ReadText:
-        """The tokens of a text, nothing around them: more than max_tokens, or all there are.
+        """The tokens of a text, nothing around them: more than max_tokens, or all there are, or as many as the longest
+        text has that is read for so many (see reading.py).
 
         Time and memory go by max_tokens, not by the length of the text.
 

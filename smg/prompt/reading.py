@@ -1,7 +1,8 @@
 """Reads a text only as far as a number of tokens needs, and tells where in the text each token stands.
 
 A long text is cut before white space that follows something printed: no tokenizer joins what stands on both sides. In a
-run without such a place it is cut after MAX_RUN_CHARS.
+run without such a place it is cut after MAX_RUN_CHARS. Text that makes next to no tokens, such as white space, or a word of
+a megabyte that is one unknown token, is read for MAX_CHARS_PER_TOKEN characters of each token, and no further.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 CHUNK_CHARS = 16_384
 MAX_RUN_CHARS = 65_536
+MAX_CHARS_PER_TOKEN = 400
+_LEAST_CHARS = 65_536
 _BEFORE_SPACE = re.compile(r"(?<=\S)(?=\s)")
 
 
@@ -28,7 +31,7 @@ class ReadText(NamedTuple):
     Attributes:
         ids: token ids, packed.
         spans: for each token the code points that it stands for, first and after the last; empty if not asked for.
-        is_whole: nothing was left out.
+        is_whole: nothing was left out. Else there are more tokens than were asked for, or the text is too long for them.
     """
 
     ids: bytes
@@ -74,23 +77,38 @@ def chunks(text: str) -> Iterator[tuple[int, str]]:
 
 
 def read_ids(text: str, encode: Callable[[str], bytes], max_tokens: int) -> ReadText:
-    """Read ids: at least so many, or all there are."""
+    """Read ids: more than so many, all there are, or those of as much text as is read for so many."""
     ids = bytearray()
+    most_chars = _most_chars(max_tokens)
     for start, chunk in chunks(text):
         ids += encode(chunk)
-        if len(ids) > max_tokens * ID_BYTES:
+        if len(ids) > max_tokens * ID_BYTES or start + len(chunk) > most_chars:
             return ReadText(bytes(ids), [], start + len(chunk) == len(text))
     return ReadText(bytes(ids), [], True)
 
 
 def read_spans(text: str, encode: Callable[[str], tuple[list[int], list[Span]]], max_tokens: int) -> ReadText:
-    """Read ids and where they stand: at least so many, or all there are."""
+    """Read ids and where they stand, as read_ids does."""
     ids = array("I")
     spans: list[Span] = []
+    most_chars = _most_chars(max_tokens)
     for start, chunk in chunks(text):
         found, places = encode(chunk)
         ids.extend(found)
         spans += [(start + first, start + last) for first, last in places] if start else places
-        if len(ids) > max_tokens:
+        if len(ids) > max_tokens or start + len(chunk) > most_chars:
             return ReadText(pack_ids(ids), spans, start + len(chunk) == len(text))
     return ReadText(pack_ids(ids), spans, True)
+
+
+def _most_chars(max_tokens: int) -> int:
+    return max(max_tokens * MAX_CHARS_PER_TOKEN, _LEAST_CHARS)
+
+
+def too_long(tokens: int, most: int, *, is_whole: bool) -> str:
+    """What is said of a text that does not fit."""
+    if is_whole:
+        return f"has {tokens} tokens; at most {most} are allowed"
+    if tokens > most:
+        return f"has {tokens} tokens or more; at most {most} are allowed"
+    return f"is longer than what is read for {most} tokens, the most allowed: {MAX_CHARS_PER_TOKEN} characters for each"

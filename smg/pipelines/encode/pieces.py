@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from smg.errors import InvalidRequest
 from smg.prompt.packed import ID_BYTES
+from smg.prompt.reading import too_long
 from smg.validation.encode import refused
 from smg_proto.embedding.v1 import common_pb2
 
@@ -139,16 +140,16 @@ def _pieces(
     if not bounds.may_cut:
         return Failure(
             "max_length_exceeded",
-            f"the input has {tokens} tokens{'' if is_whole else ' or more'}; at most {bounds.most} are allowed",
+            f"the input {too_long(tokens, bounds.most, is_whole=is_whole)}",
         )
-    room = bounds.most - around
+    room = max(bounds.most - around, 0)
     if beside is not None:
         # The longer of the two is cut, the other only where it does not fit either.
         kept = min(scanned.tokens, max(room // 2, room - beside.tokens))
         beside = beside.start(room - kept)
         scanned = scanned.start(kept)
     else:
-        scanned = scanned.start(max(room, 0))
+        scanned = scanned.start(room)
     windows = [_window(builder, scanned.ids, beside, 0, is_second=is_second)]
     return Pieces(windows, item.text, scanned.spans, tokens, False)
 
@@ -167,8 +168,8 @@ def _scanned(
     assert bounds.scan is not None  # noqa: S101 - it was looked at
     is_whole = scanned.is_whole and (beside is None or beside.is_whole)
     if not is_whole or tokens > bounds.scan:
-        has = f"{tokens} tokens{'' if is_whole else ' or more'}"
-        return Failure("scan_budget_exceeded", f"the input has {has}; {bounds.scan} are scanned at most")
+        said = too_long(tokens, bounds.scan, is_whole=is_whole)
+        return Failure("scan_budget_exceeded", f"the input {said}, of an input that is scanned")
     room = bounds.most - around - (beside.tokens if beside is not None else 0)
     if room <= bounds.overlap:
         return Failure(

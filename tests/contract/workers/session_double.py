@@ -116,6 +116,8 @@ class SessionDouble(engine_pb2_grpc.EngineServiceServicer):
                 queue.put_nowait(scored_event(request))
             for request in message.embed:
                 queue.put_nowait(embedded_event(request))
+            for request in message.classify:
+                queue.put_nowait(_classified(request))
             for sequence in message.abort:
                 self._abort(sequence, queue)
             self.changes.notify()
@@ -227,3 +229,9 @@ def embedded_event(request):
     ids = array("I", request.input_ids)
     embedded = work_pb2.Embedded(sequence=request.sequence, values=[0.6, 0.8], prompt_tokens=len(ids))
     return engine_pb2.SessionEvent(embedded=[embedded])
+
+
+def _classified(request):
+    ids = array("I", request.input_ids)
+    classified = work_pb2.Classified(sequence=request.sequence, logits=[0.6, 0.8], prompt_tokens=len(ids))
+    return engine_pb2.SessionEvent(classified=[classified])

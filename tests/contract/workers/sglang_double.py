@@ -124,6 +124,7 @@ class SglangDouble(pb_grpc.SglangSchedulerServicer):
             served_model_name=self.models[0],
             is_generation=True,
             max_context_length=1024,
+            num_labels=2,
         )
 
     async def GetServerInfo(self, request, context):

@@ -55,6 +55,15 @@ async def test_embed_gives_a_vector_of_length_one(worker):
     assert embedded.prompt_tokens == 3
 
 
+async def test_classify_gives_a_logit_for_every_label(worker):
+    collector = ResultCollector()
+    worker.classify(work_pb2.Classify(input_ids=ids(1, 2, 3), second_at=2), collector)
+    classified = await collector.done
+    assert [round(value, 5) for value in classified.logits] == [0.6, 0.8]
+    assert classified.prompt_tokens == 3
+    assert worker.inflight_requests == 0
+
+
 async def test_an_aborted_score_is_not_heard_of(scoring):
     worker = scoring
     request = work_pb2.Score(prefix_ids=ids(1), suffixes=[work_pb2.ScoreSuffix(ids=ids(2), label_ids=[3])])

@@ -216,8 +216,3 @@ async def test_a_model_that_cannot_be_loaded_is_named(options, message):
     with pytest.raises(CannotStart, match=message):
         await engine.start()
     await engine.stop()
-
-
-def test_two_models_are_refused():
-    with pytest.raises(CannotStart, match="2 models are given"):
-        create_engine(EngineOptions(model_paths=("a", "b")))

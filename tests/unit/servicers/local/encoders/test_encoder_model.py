@@ -8,8 +8,10 @@ import transformers
 from torch.nn import functional
 
 from servicers.local.config import ModelFileError
-from servicers.local.encoders.files import is_encoder, read_encoder
+from servicers.local.encoders.files import find_default_encoder, is_encoder, read_encoder
 from servicers.local.encoders.model import Row, load_encoder_model
+from smg.prompt.builder import PromptBuilder
+from smg.prompt.packed import unpack_ids
 from tests import tiny_encoder
 
 pytestmark = pytest.mark.model
@@ -134,3 +136,25 @@ def test_encoders_are_told_from_chat_models(tmp_path):
     (tmp_path / "modules.json").write_text(json.dumps([{"type": "sentence_transformers.models.Dense"}]))
     with pytest.raises(ModelFileError, match="'Dense' is not served"):
         read_encoder(tmp_path)
+
+
+DEFAULT = find_default_encoder()
+
+
+@pytest.mark.skipif(DEFAULT is None, reason="the default embedder's package is not installed")
+def test_the_default_embedder_gives_what_transformers_gives_from_text():
+    texts = [
+        "How do I reset my password?",
+        "Open Settings, then Security.",
+        "Our offices are closed on Sunday. 👋🏽",
+    ]
+    tokenizer = transformers.AutoTokenizer.from_pretrained(DEFAULT)
+    builder = PromptBuilder.load(DEFAULT)
+    rows = [Row(unpack_ids(builder.surrounded(builder.read(text, 254).ids))) for text in texts]
+    assert [list(row.ids) for row in rows] == [tokenizer(text).input_ids for text in texts]
+    found = torch.tensor(load(DEFAULT).compute(rows))
+    for row, vector in zip(rows, found, strict=True):
+        expected = functional.normalize(states(DEFAULT, row.ids).mean(dim=0), dim=-1)
+        torch.testing.assert_close(vector, expected, atol=2e-6, rtol=1e-5)
+    near, far = found[0] @ found[1], found[0] @ found[2]
+    assert near > far + 0.2
