@@ -77,6 +77,7 @@ class AdminService:
         self, request: admin_pb2.AddWorkerRequest, _: Context
     ) -> admin_pb2.AddWorkerResponse:
         """Add a worker; it is connected to in the background. Raises AlreadyExists, InvalidRequest, Overloaded."""
+        self._registry.check_changeable()
         check_labels(request.labels)
         check_models(request.only_models)
         worker = self._registry.add(request.url, request.labels, only_models=request.only_models)
@@ -86,6 +87,7 @@ class AdminService:
         self, request: admin_pb2.UpdateWorkerRequest, _: Context
     ) -> admin_pb2.UpdateWorkerResponse:
         """Give a worker other labels, take it out of service or back. Raises NotFound, InvalidRequest."""
+        self._registry.check_changeable()
         worker = self._registry.worker(request.id)
         if request.HasField("labels"):
             check_labels(request.labels.values)
@@ -98,6 +100,7 @@ class AdminService:
         self, request: admin_pb2.RemoveWorkerRequest, _: Context
     ) -> admin_pb2.RemoveWorkerResponse:
         """Remove a worker, now or when its work has ended. Raises NotFound."""
+        self._registry.check_changeable()
         self._registry.remove(request.id, drain=request.drain)
         return admin_pb2.RemoveWorkerResponse()
 
