@@ -15,7 +15,7 @@ import urllib.request
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Sequence
 
 MISSING = 2
 # A large model takes its time.
@@ -28,14 +28,25 @@ def main(arguments: Sequence[str]) -> int:
     """Run everything. Returns the exit status."""
     parser = argparse.ArgumentParser(prog="scripts/e2e_sglang.py", description=__doc__)
     parser.add_argument("--model-path", required=True, metavar="DIR", help="model to serve")
-    parser.add_argument("--engine-arg", action="append", default=[], metavar="NAME=VALUE", help="as smg worker's")
+    parser.add_argument(
+        "--engine-arg", action="append", default=[], metavar="NAME=VALUE", help="as smg worker's"
+    )
     options = parser.parse_args(arguments)
     missing = what_is_missing()
     if missing:
         print(f"not run: {missing}", file=sys.stderr)
         return MISSING
     extra = [word for each in options.engine_arg for word in ("--engine-arg", each)]
-    worker = ("servicers", "--engine", "sglang", "--model-path", options.model_path, "--model-id", "m", *extra)
+    worker = (
+        "servicers",
+        "--engine",
+        "sglang",
+        "--model-path",
+        options.model_path,
+        "--model-id",
+        "m",
+        *extra,
+    )
     with running(*worker) as [engine_url]:
         status = subprocess.run([*_PYTHON, "smg", "conformance", engine_url], check=False).returncode
         flags = ("--worker-urls", engine_url, "--host", "127.0.0.1", "--port", "0", "--grpc-port", "0")
@@ -55,7 +66,7 @@ def what_is_missing() -> str:
 
 
 @contextlib.contextmanager
-def running(*words: str) -> Iterator[list[str]]:
+def running(*words: str) -> Generator[list[str]]:
     """A process, from its ready line on; yields the addresses of that line."""
     process = subprocess.Popen([*_PYTHON, *words], stdout=subprocess.PIPE, text=True)
     try:
