@@ -62,6 +62,7 @@ class AdminHandlers:
         """POST /workers: {"url", "labels", "models"}. The worker is connected to in the background."""
 
         async def add() -> None:
+            self._registry.check_changeable()
             body = _object(request)
             url = body.get("url")
             if not isinstance(url, str):
@@ -91,6 +92,7 @@ class AdminHandlers:
         """PUT /workers/{id}: {"labels"} in place of those it has, {"draining"} to take it out of service or back."""
 
         async def update() -> None:
+            self._registry.check_changeable()
             worker_id = request.parameters["id"]
             self._registry.worker(worker_id)
             body = _object(request)
@@ -109,6 +111,7 @@ class AdminHandlers:
         """DELETE /workers/{id}: when its running work has ended, or with ?drain=false at once."""
 
         async def remove() -> None:
+            self._registry.check_changeable()
             worker_id = request.parameters["id"]
             drain = parse_qs(request.query).get("drain", [""])[0].lower() not in _FALSE
             self._registry.remove(worker_id, drain=drain)

@@ -26,8 +26,13 @@ _LOOK_S = 0.25
 _FAREWELL_LOOKS = 8
 
 
-def bind(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
     """Listen on an address; port 0 takes a free one.
+
+    Args:
+        host: address.
+        port: port.
+        is_shared: other processes listen there, too, and the system spreads connections over them.
 
     Raises:
         PortTaken: with the address and the system's reason.
@@ -40,6 +45,8 @@ def bind(host: str, port: int) -> socket.socket:
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if is_shared:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         bound.bind((host, port))
         bound.listen(BACKLOG)
     except OSError as error:

@@ -10,7 +10,7 @@ from gateway.decisions.cards import API_VERSION
 from gateway.whole import JSON, TEXT, answer, answer_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from gateway.reply import Reply
     from gateway.request import HttpRequest
@@ -36,7 +36,7 @@ class StatusHandlers:
         registry: WorkerRegistry,
         is_draining: Callable[[], bool],
         is_prepared: Callable[[], bool],
-        exposition: Callable[[], bytes],
+        exposition: Callable[[], Awaitable[bytes]],
     ) -> None:
         """Take what the answers tell.
 
@@ -99,4 +99,4 @@ class StatusHandlers:
 
     async def metrics(self, request: HttpRequest, reply: Reply) -> None:
         """GET /metrics: Prometheus' text format."""
-        answer(request, reply, 200, b"text/plain; version=0.0.4; charset=utf-8", self._exposition())
+        answer(request, reply, 200, b"text/plain; version=0.0.4; charset=utf-8", await self._exposition())

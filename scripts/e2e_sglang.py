@@ -15,7 +15,7 @@ import urllib.request
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Sequence
 
 MISSING = 2
 # A large model takes its time.
@@ -66,7 +66,7 @@ def what_is_missing() -> str:
 
 
 @contextlib.contextmanager
-def running(*words: str) -> Iterator[list[str]]:
+def running(*words: str) -> Generator[list[str]]:
     """A process, from its ready line on; yields the addresses of that line."""
     process = subprocess.Popen([*_PYTHON, *words], stdout=subprocess.PIPE, text=True)
     try:

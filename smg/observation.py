@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from smg.settings import TelemetrySettings
     from smg.telemetry.runtime_metrics import Queue
+    from smg.telemetry.siblings import Siblings
     from smg.telemetry.span_export import SpanExport
     from smg.telemetry.worker_metrics import WorkerLoad
     from smg.workers.registered import RegisteredWorker
@@ -72,7 +73,8 @@ class Observation:
     """The registry of metrics and everything that fills it.
 
     Attributes:
-        registry: gives all metrics out.
+        registry: has all metrics of this process.
+        told: what is given out: the registry, or all processes' together.
         metrics: counts requests and answers.
         runtime: tells about the process.
         meters: measure requests.
@@ -86,6 +88,7 @@ class Observation:
         queue: Queue,
         queue_size: int,
         default_host: str,
+        siblings: Siblings | None = None,
     ) -> None:
         """Build; nothing runs before `start`.
 
@@ -96,12 +99,18 @@ class Observation:
             queue: the admission queue.
             queue_size: most that may wait in it.
             default_host: address of the metrics listener where the settings name none.
+            siblings: other processes of this router, whose metrics are told together with these; None when there are none.
         """
         self._settings = settings
         self._default_host = default_host
         self._workers = workers
         self._export = _span_export(settings)
-        self.registry = new_registry()
+        self.registry = self.told = new_registry()
+        self._siblings = siblings
+        if siblings is not None:
+            from smg.telemetry.siblings import SharedRegistry
+
+            self.told = SharedRegistry(self.registry, siblings)
         bounds = settings.prometheus_duration_buckets or DURATION_BOUNDS_S
         self.metrics = RouterMetrics(self.registry, routes=routes, duration_bounds_s=bounds)
         WorkerMetrics(self.registry, self._watched)
@@ -119,10 +128,14 @@ class Observation:
         """
         if self._export is not None:
             stack.enter_context(self._export)
+        if self._siblings is not None:
+            from smg.telemetry.siblings import MetricsShare
+
+            stack.enter_context(MetricsShare(self.registry, self._siblings))
         if self._settings.prometheus_port is None:
             return None
         host = self._settings.prometheus_host or self._default_host
-        listener = MetricsListener(self.registry, host, self._settings.prometheus_port)
+        listener = MetricsListener(self.told, host, self._settings.prometheus_port)
         return stack.enter_context(listener).port
 
     def _watched(self) -> Sequence[WatchedWorker]:

@@ -93,6 +93,7 @@ if TYPE_CHECKING:
 
     from smg.services.endpoints.service import EndpointDiscovery
     from smg.settings import RouterSettings
+    from smg.telemetry.siblings import Siblings
 
 logger = logging.getLogger(__name__)
 
@@ -122,13 +123,18 @@ class RouterAddresses:
 class Router:
     """Everything between the clients' sockets and the workers' sessions."""
 
-    def __init__(self, settings: RouterSettings) -> None:
+    def __init__(self, settings: RouterSettings, siblings: Siblings | None = None) -> None:
         """Build everything.
+
+        Args:
+            settings: of this process.
+            siblings: the processes that share its ports; None when it is alone.
 
         Raises:
             BadTlsFile: a certificate, key or authority cannot be used.
         """
         self._settings = settings
+        self._siblings = siblings
         self._tls = listening_tls(settings.tls)
         self._worker_tls = WorkerTls(settings.tls)
         self.is_draining = False
@@ -137,6 +143,7 @@ class Router:
             breaker_options(settings.breaker),
             overload=overload_limits(settings),
         )
+        self.registry.is_one_of_several = siblings is not None
         for url in settings.workers.worker_urls:
             self.registry.add(url, origin=SETTINGS)
         self._callers = caller_directory(settings.callers)
@@ -163,7 +170,7 @@ class Router:
             self.registry,
             lambda: self.is_draining,
             lambda: self.catalog.is_prepared,
-            lambda: exposition(self.observation.registry),
+            self._exposition,
         )
         routes = self._build(status)
         listener = settings.listener
@@ -202,6 +209,7 @@ class Router:
             self.admission,
             settings.admission.queue_size,
             settings.listener.host,
+            self._siblings,
         )
         self._metrics = self.observation.metrics
         retries = retry_options(settings.retries)
@@ -290,7 +298,8 @@ class Router:
         settings = self._settings
         host = settings.listener.host
         with contextlib.ExitStack() as stack:
-            bound = bind(host, settings.listener.port)
+            is_shared = self._siblings is not None
+            bound = bind(host, settings.listener.port, is_shared=is_shared)
             stack.callback(bound.close)
             port: int = bound.getsockname()[1]
             http = HttpListener(
@@ -301,7 +310,7 @@ class Router:
                 settings.tls.tls_handshake_timeout_secs,
             )
             grpc = GrpcServer(self._grpc_parts())
-            grpc_port = await grpc.start(host, settings.listener.grpc_port)
+            grpc_port = await grpc.start(host, settings.listener.grpc_port, is_shared=is_shared)
             metrics_port = self.observation.start(stack)
             self.registry.start()
             try:
@@ -340,6 +349,11 @@ class Router:
                 await self.background.close()
                 await self.mcp_sessions.close()
                 await self.history.close()
+
+    async def _exposition(self) -> bytes:
+        registry = self.observation.told
+        # Other processes are waited for, and adding up takes milliseconds.
+        return await asyncio.to_thread(exposition, registry) if self._siblings else exposition(registry)
 
     async def _preload(self) -> None:
         """Load tokenizers as models appear, so that a first request does not wait for them."""
@@ -445,11 +459,20 @@ async def serve_router(
     *,
     on_ready: Callable[[RouterAddresses], None],
     stop: asyncio.Event | None = None,
+    siblings: Siblings | None = None,
+    life: int | None = None,
 ) -> None:
     """Run a router until it is told to stop: by `stop`, SIGTERM, SIGINT, SIGHUP, or cancellation. Drains in each
     case.
 
     Without `stop` the signals are handled here: the first drains, a second one ends the process at once.
+
+    Args:
+        settings: of this process.
+        on_ready: told when everything listens.
+        stop: set when it is to stop.
+        siblings: the processes that share its ports; None when it is alone.
+        life: a file that ends when this process is to stop; None for none.
 
     Raises:
         PortTaken: an address cannot be listened on.
@@ -459,7 +482,13 @@ async def serve_router(
     stop = stop or asyncio.Event()
     if own_stop:
         _stop_on_signals(stop)
-    await Router(settings).run(on_ready, stop)
+    if life is not None:
+        asyncio.get_running_loop().add_reader(life, stop.set)
+    try:
+        await Router(settings, siblings).run(on_ready, stop)
+    finally:
+        if life is not None:
+            asyncio.get_running_loop().remove_reader(life)
 
 
 def _stop_on_signals(stop: asyncio.Event) -> None:

@@ -16,6 +16,7 @@ from smg_grpc_proto.generated import sglang_scheduler_pb2_grpc as sglang_grpc
 from servicers.base import EngineFault, NotServed
 from servicers.compat.answers import ChoiceAnswer, scored_answer
 from servicers.compat.infos import loads, model_info, server_info
+from servicers.compat.kv_events import CacheSubscription
 from servicers.compat.requests import CannotDo, generations, is_scoring, scoring
 from servicers.compat.session import CallSession
 from servicers.models import models_by_name
@@ -45,7 +46,9 @@ class SglangSchedulerServicer(sglang_grpc.SglangSchedulerServicer):
         self._engine = engine
         self._models: dict[str, ServedModel] = {}
         self._session = CallSession(engine, self._models, limits)
+        self._limits = limits
         self._calls: dict[str, Call] = {}
+        self._subscriptions: set[CacheSubscription] = set()
         self._closed_because = "the model is loading"
         self._started_at = time.time()  # noqa: TID251 -- told to clients as a date
 
@@ -222,6 +225,28 @@ class SglangSchedulerServicer(sglang_grpc.SglangSchedulerServicer):
         for piece in pieces[:-1]:
             yield common_pb2.GetTokenizerChunk(data=piece)
         yield common_pb2.GetTokenizerChunk(data=pieces[-1], sha256=archive.sha256)
+
+    async def SubscribeKvEvents(  # noqa: N802
+        self, request: common_pb2.SubscribeKvEventsRequest, context: Context
+    ) -> AsyncIterator[common_pb2.KvEventBatch]:
+        """Tell of the prefix cache from now on."""
+        await self._check_open(context)
+        card = self._engine.describe().models[0]
+        if not card.capabilities.cache_events:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "the engine tells nothing of its cache")
+        if request.start_sequence_number:
+            await context.abort(grpc.StatusCode.OUT_OF_RANGE, "nothing is kept to resume from; start from 0")
+        subscription = CacheSubscription(card.id, self._limits.max_unsent_events)
+        self._subscriptions.add(subscription)
+        self._engine.watch_cache(subscription)
+        try:
+            while batches := await subscription.take():
+                for batch in batches:
+                    yield batch
+            await context.abort(grpc.StatusCode.DATA_LOSS, "the subscriber does not read; begin anew")
+        finally:
+            self._subscriptions.discard(subscription)
+            self._engine.close(subscription)
 
     async def LoadLoRAAdapter(  # noqa: N802
         self, request: sglang_pb2.LoadLoRAAdapterRequest, context: Context

@@ -11,6 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from servicers.checks import RESOURCE_EXHAUSTED
+from servicers.compat.waiting import Waiting
 from servicers.intake import Intake
 from smg_proto.engine.v1 import engine_pb2, work_pb2
 
@@ -52,21 +53,19 @@ class Call:
         self.live = {number: index for index, number in enumerate(numbers)}
         """Sequences that have not ended, by number."""
         self.parts: deque[Part] = deque()
-        self._wake: asyncio.Future[None] | None = None
+        self._waiting = Waiting()
 
     def put(self, part: Part) -> None:
         """Add what has come."""
         self.parts.append(part)
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
+        self._waiting.wake()
 
     async def take(self) -> list[Part]:
         """All that has come; waits for it. Empty when everything has ended and been taken."""
         while not self.parts:
             if not self.live:
                 return []
-            self._wake = asyncio.get_running_loop().create_future()
-            await self._wake
+            await self._waiting.wait()
         taken = list(self.parts)
         self.parts.clear()
         return taken

@@ -12,9 +12,10 @@ from smg.settings import RouterSettings
 from smg.workers.discovery import uses_discovery
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from smg.server import RouterAddresses
+    from smg.telemetry.siblings import Siblings
 
 ABOUT = "Start the gateway for engines that run elsewhere. It may start before them, and finds them when they come."
 
@@ -27,15 +28,41 @@ def run(arguments: Sequence[str]) -> int:
         say(
             "smg launch: no workers are given; until some are added, models are answered with 503 (--worker-urls)"
         )
+    if settings.listener.processes > 1:
+        return _run_several(settings)
     with start_logging(settings):
-        return run_until_done(lambda: _launch(settings))
+        return run_until_done(lambda: _launch(settings, _announce))
 
 
-async def _launch(settings: RouterSettings) -> int:
+def _run_several(settings: RouterSettings) -> int:
+    from smg.cli.processes import Processes
+
+    if settings.history.history_backend == "memory":
+        say(
+            "smg launch: history is kept in memory, by each process for itself: responses and conversations are found only where "
+            "they were made; choose another --history-backend, or none"
+        )
+    return Processes(settings, _run_one).run()
+
+
+def _run_one(
+    settings: RouterSettings, siblings: Siblings, on_ready: Callable[[RouterAddresses], None], life: int
+) -> int:
+    """Run one process of several."""
+    with start_logging(settings):
+        return run_until_done(lambda: _launch(settings, on_ready, siblings, life))
+
+
+async def _launch(
+    settings: RouterSettings,
+    on_ready: Callable[[RouterAddresses], None],
+    siblings: Siblings | None = None,
+    life: int | None = None,
+) -> int:
     from smg.server import serve_router
 
     try:
-        await serve_router(settings, on_ready=_announce)
+        await serve_router(settings, on_ready=on_ready, siblings=siblings, life=life)
     except (OSError, SmgError) as error:
         say(f"smg launch: {error}")
         return FAILURE

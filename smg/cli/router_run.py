@@ -57,6 +57,7 @@ def check_start(command: str, settings: RouterSettings) -> None:
         *_path_problems(models),
         *_parser_problems(models),
         *_tls_problems(settings.tls),
+        *_processes_problems(command, settings.listener.processes),
     ]
     discovery = settings.discovery
     if uses_kubernetes(discovery) and not kubernetes_url(discovery, environment()):
@@ -112,6 +113,15 @@ def _tls_problems(tls: TlsSettings) -> Iterator[str]:
             read(tls)
         except BadTlsFile as error:
             yield error.message
+
+
+def _processes_problems(command: str, processes: int) -> Iterator[str]:
+    if processes == 1:
+        return
+    if command != "launch":
+        yield f"--processes {processes}: smg {command} runs one router; start the engine by smg worker and this by smg launch"
+    if not hasattr(socket, "SO_REUSEPORT"):
+        yield f"--processes {processes}: this system cannot share a port between processes (SO_REUSEPORT)"
 
 
 def port_fault(host: str, port: int) -> str:

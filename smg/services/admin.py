@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from smg.errors import InvalidRequest, SmgError
+from smg.errors import InvalidRequest, SmgError, WorkerUnavailable
 from smg.services.methods import ADMIN_SERVICE
 from smg.services.rpc import add_service, unary_method
 from smg.services.streams import is_own_cancellation
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import grpc.aio
 
     from smg.services.rpc import Context
+    from smg.workers.base import Worker
     from smg.workers.registered import RegisteredWorker
     from smg.workers.registry import WorkerRegistry
 
@@ -51,6 +52,10 @@ class AdminService:
             "RemoveWorker": unary_method(self.remove_worker, admin_pb2.RemoveWorkerRequest),
             "FlushCaches": unary_method(self.flush_caches, admin_pb2.FlushCachesRequest),
             "ListLoads": unary_method(self.list_loads, admin_pb2.ListLoadsRequest),
+            "LoadLora": unary_method(self.load_lora, admin_pb2.LoadLoraRequest),
+            "UnloadLora": unary_method(self.unload_lora, admin_pb2.UnloadLoraRequest),
+            "StartProfile": unary_method(self.start_profile, admin_pb2.StartProfileRequest),
+            "StopProfile": unary_method(self.stop_profile, admin_pb2.StopProfileRequest),
         }
         add_service(server, ADMIN_SERVICE, methods)
 
@@ -72,6 +77,7 @@ class AdminService:
         self, request: admin_pb2.AddWorkerRequest, _: Context
     ) -> admin_pb2.AddWorkerResponse:
         """Add a worker; it is connected to in the background. Raises AlreadyExists, InvalidRequest, Overloaded."""
+        self._registry.check_changeable()
         check_labels(request.labels)
         check_models(request.only_models)
         worker = self._registry.add(request.url, request.labels, only_models=request.only_models)
@@ -81,6 +87,7 @@ class AdminService:
         self, request: admin_pb2.UpdateWorkerRequest, _: Context
     ) -> admin_pb2.UpdateWorkerResponse:
         """Give a worker other labels, take it out of service or back. Raises NotFound, InvalidRequest."""
+        self._registry.check_changeable()
         worker = self._registry.worker(request.id)
         if request.HasField("labels"):
             check_labels(request.labels.values)
@@ -93,6 +100,7 @@ class AdminService:
         self, request: admin_pb2.RemoveWorkerRequest, _: Context
     ) -> admin_pb2.RemoveWorkerResponse:
         """Remove a worker, now or when its work has ended. Raises NotFound."""
+        self._registry.check_changeable()
         self._registry.remove(request.id, drain=request.drain)
         return admin_pb2.RemoveWorkerResponse()
 
@@ -121,6 +129,43 @@ class AdminService:
                 if worker.worker is not None and worker.worker.is_connected
             ]
         )
+
+    async def load_lora(self, request: admin_pb2.LoadLoraRequest, _: Context) -> admin_pb2.LoadLoraResponse:
+        """Make a worker load an adapter. Raises NotFound, InvalidRequest, WorkerUnavailable, Unsupported, EngineError."""
+        for name in ("name", "path"):
+            if not getattr(request, name):
+                raise InvalidRequest(f"{name} is empty; allowed: some text", param=name)
+        entry = self._registry.worker(request.worker_id)
+        await _connected(entry).load_lora(request.name, request.path)
+        return admin_pb2.LoadLoraResponse(worker=worker_message(entry))
+
+    async def unload_lora(
+        self, request: admin_pb2.UnloadLoraRequest, _: Context
+    ) -> admin_pb2.UnloadLoraResponse:
+        """Make a worker forget an adapter. Raises as load_lora."""
+        entry = self._registry.worker(request.worker_id)
+        await _connected(entry).unload_lora(request.name)
+        return admin_pb2.UnloadLoraResponse(worker=worker_message(entry))
+
+    async def start_profile(
+        self, request: admin_pb2.StartProfileRequest, _: Context
+    ) -> admin_pb2.StartProfileResponse:
+        """Make a worker record a profile. Raises as load_lora."""
+        await _connected(self._registry.worker(request.worker_id)).start_profile(request.output_dir)
+        return admin_pb2.StartProfileResponse()
+
+    async def stop_profile(
+        self, request: admin_pb2.StopProfileRequest, _: Context
+    ) -> admin_pb2.StopProfileResponse:
+        """Make a worker end its recording. Raises as load_lora."""
+        await _connected(self._registry.worker(request.worker_id)).stop_profile()
+        return admin_pb2.StopProfileResponse()
+
+
+def _connected(entry: RegisteredWorker) -> Worker:
+    if entry.worker is None:
+        raise WorkerUnavailable(f"worker {entry.id} is not connected")
+    return entry.worker
 
 
 def check_labels(labels: Mapping[str, str]) -> None:

@@ -128,13 +128,18 @@ class GrpcServer:
             always=(ADMIN_SERVICE, CONVERSATIONS_SERVICE),
         )
 
-    async def start(self, host: str, port: int) -> int:
+    async def start(self, host: str, port: int, *, is_shared: bool = False) -> int:
         """Listen and serve. Returns the port; port 0 takes a free one.
+
+        Args:
+            host: address.
+            port: port.
+            is_shared: other processes listen there, too.
 
         Raises:
             PortTaken: the address cannot be listened on.
         """
-        server = build_grpc_server(self._parts, self._health)
+        server = build_grpc_server(self._parts, self._health, is_shared=is_shared)
         bound_port = _bind(server, host, port, self._parts.tls)
         await server.start()
         self._server = server
@@ -161,14 +166,14 @@ class GrpcServer:
             await self._server.stop(grace_s)
 
 
-def build_grpc_server(parts: GrpcParts, health: HealthService) -> grpc.aio.Server:
+def build_grpc_server(parts: GrpcParts, health: HealthService, *, is_shared: bool = False) -> grpc.aio.Server:
     """A server with all services, on no port yet."""
     listener = parts.listener
     interceptors = (
         StatusInterceptor(parts.observer, parts.audit, parts.admission, access_log=parts.access_log),
         CallInterceptor(parts.callers, tuple(key.lower() for key in parts.id_keys), parts.routing_keys),
     )
-    server = new_server(interceptors, _options(listener, parts.handshake_s))
+    server = new_server(interceptors, _options(listener, parts.handshake_s, is_shared=is_shared))
     limits = StreamLimits(listener.slow_reader_bytes, listener.slow_reader_secs)
     ChatService(parts.chat, parts.completion, parts.meters, limits).add_to(server)
     DecisionService(parts.decide, parts.meters).add_to(server)
@@ -212,7 +217,7 @@ def _why_not(host: str, port: int) -> str:
     return ""
 
 
-def _options(listener: ListenerSettings, handshake_s: float) -> list[tuple[str, int]]:
+def _options(listener: ListenerSettings, handshake_s: float, *, is_shared: bool) -> list[tuple[str, int]]:
     most_bytes = min(listener.max_payload_size, listener.max_text_payload_size)
     idle_ms = round(listener.idle_connection_timeout_secs * 1000)
     return [
@@ -220,8 +225,8 @@ def _options(listener: ListenerSettings, handshake_s: float) -> list[tuple[str, 
         ("grpc.max_send_message_length", -1),
         ("grpc.max_connection_idle_ms", min(max(idle_ms, 1), _HIGHEST_INT32)),
         ("grpc.server_handshake_timeout_ms", min(max(round(handshake_s * 1000), 1), _HIGHEST_INT32)),
-        # A second router on the same port must fail, not take half of the connections.
-        ("grpc.so_reuseport", 0),
+        # A second router on the same port must fail, not take half of the connections, unless it is of ours.
+        ("grpc.so_reuseport", int(is_shared)),
         ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
         ("grpc.keepalive_permit_without_calls", 1),

@@ -55,6 +55,14 @@ class ListenerSettings(Section):
     grpc_port: int = setting(
         _port_after, "gRPC port. 0 takes a free one. Default: the port after --port.", ge=0, le=HIGHEST_PORT
     )
+    processes: int = setting(
+        1,
+        "Router processes that share the ports, for more than one core: each has its own sessions to the workers and its part of "
+        "the bounds on requests. smg launch only.",
+        metavar="N",
+        ge=1,
+        le=256,
+    )
     cors_allowed_origins: tuple[Origin, ...] = setting(
         (),
         "Origins whose pages may call from a browser, such as https://app.example; '*' allows all. Default: none.",

@@ -10,6 +10,8 @@ from __future__ import annotations
 import abc
 from typing import TYPE_CHECKING, Protocol
 
+from smg.errors import Unsupported
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
@@ -232,3 +234,34 @@ class Worker(abc.ABC):
     @abc.abstractmethod
     async def flush_cache(self) -> None:
         """Make the engine forget cached prefixes. Raises EngineError."""
+
+    async def load_lora(self, name: str, path: str) -> None:
+        """Make the engine load an adapter; `description` names it from then on.
+
+        Args:
+            name: by which requests ask for it.
+            path: directory or repository, as the engine's machine sees it.
+
+        Raises:
+            Unsupported: the protocol loads none.
+            EngineError: the engine refuses.
+        """
+        del name, path
+        raise self._cannot("loads no adapters")
+
+    async def unload_lora(self, name: str) -> None:
+        """Make the engine forget an adapter. Raises as load_lora."""
+        del name
+        raise self._cannot("loads no adapters")
+
+    async def start_profile(self, output_dir: str) -> None:
+        """Make the engine record a profile. Args: output_dir: on its machine; empty: its own choice. Raises as load_lora."""
+        del output_dir
+        raise self._cannot("records no profiles")
+
+    async def stop_profile(self) -> None:
+        """Make it end the recording. Raises as load_lora."""
+        raise self._cannot("records no profiles")
+
+    def _cannot(self, what: str) -> Unsupported:
+        return Unsupported(f"worker {self.url}: the protocol {self.protocol} {what}")

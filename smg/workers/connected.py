@@ -204,6 +204,11 @@ class ConnectedWorker(Worker):
         self.connections += 1
         self._notify()
 
+    def _described(self, description: card_pb2.DescribeResponse) -> None:
+        """The engine's description has changed while it is connected."""
+        self._description = description
+        self._notify()
+
     def _lost(self, why: str, *, is_wanted: bool = False) -> None:
         """The connection is gone, and what it carried is lost with it."""
         if why != self._why_closed:

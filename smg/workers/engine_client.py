@@ -57,6 +57,26 @@ class EngineClient:
         """Forget cached prefixes. Raises EngineError."""
         await ask(self._connection, _FLUSH, b"", self._options.health_timeout_s)
 
+    async def load_lora(self, name: str, path: str) -> None:
+        """Load an adapter. Raises EngineError."""
+        await self._operate("LoadLora", card_pb2.LoadLoraRequest(name=name, path=path).SerializeToString())
+
+    async def unload_lora(self, name: str) -> None:
+        """Forget an adapter. Raises EngineError."""
+        await self._operate("UnloadLora", card_pb2.UnloadLoraRequest(name=name).SerializeToString())
+
+    async def start_profile(self, output_dir: str) -> None:
+        """Record a profile. Raises EngineError."""
+        request = card_pb2.StartProfileRequest(output_dir=output_dir)
+        await self._operate("StartProfile", request.SerializeToString())
+
+    async def stop_profile(self) -> None:
+        """End the recording. Raises EngineError."""
+        await self._operate("StopProfile", b"")
+
+    async def _operate(self, method: str, message: bytes) -> None:
+        await ask(self._connection, f"/{SERVICE}/{method}", message, self._options.job_timeout_s)
+
     async def health(self) -> str:
         """What is wrong, in words; empty when nothing is.
 

@@ -27,7 +27,8 @@ class WorkerOptions:
             one command alone may be longer.
         read_pause_s: time to let reads gather on a connection with many calls (SGLang's protocol); 0 reads at once.
         score_parallel: most prompts of one score request that are computed at a time (SGLang's protocol).
-        job_timeout_s: longest time one prompt of a score, or one embedding, may take (SGLang's protocol).
+        job_timeout_s: longest time one prompt of a score, or one embedding, may take (SGLang's protocol), and longest
+            time that an adapter takes to load, or a profile to be written.
         health_interval_s: pause between health checks.
         health_timeout_s: longest wait for the answer to a health check.
         health_failures: failed checks in a row after which a worker takes no new work.

@@ -13,7 +13,7 @@ import time
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from smg.errors import AlreadyExists, ModelNotFound, NotFound, Overloaded, WorkerUnavailable
+from smg.errors import AlreadyExists, ModelNotFound, NotFound, Overloaded, Unsupported, WorkerUnavailable
 from smg.workers.address import parse_url
 from smg.workers.breaker import Breaker, BreakerOptions
 from smg.workers.keeper import Keeper, OpenWorker
@@ -84,7 +84,10 @@ class WorkerRegistry:
             breakers: when their circuit breakers open; None for the defaults.
             open_worker: finds out an address's protocol (smg.workers.probe).
             overload: when a worker gets no more.
+
+        Clients cannot change the workers of a registry whose `is_one_of_several` is set: other router processes have others.
         """
+        self.is_one_of_several = False
         self._options = options
         self._breakers = breakers or BreakerOptions()
         self._keeper = Keeper(options, open_worker, self._rebuild, self._load_changed, self._drop_idle)
@@ -187,6 +190,18 @@ class WorkerRegistry:
         if only_models is not None:
             entry.only_models = frozenset(only_models)
         self._rebuild(entry)
+
+    def check_changeable(self) -> None:
+        """Refuse a change that a client asks for where it would reach one router process of several.
+
+        Raises:
+            Unsupported: it would.
+        """
+        if self.is_one_of_several:
+            raise Unsupported(
+                "this router runs as several processes, and workers are changed in one of them alone; name them with "
+                "--worker-urls, or let them be discovered"
+            )
 
     def watch_caches(self, watcher: CacheWatcher) -> None:
         """Hear of the prefix caches of engines that tell of them. Before `start`."""

@@ -124,6 +124,27 @@ class SessionWorker(ConnectedWorker):
         """Forget prefixes that nothing uses."""
         await self._open_client().flush_cache()
 
+    async def load_lora(self, name: str, path: str) -> None:
+        """Load an adapter."""
+        await self._open_client().load_lora(name, path)
+        await self._describe_again()
+
+    async def unload_lora(self, name: str) -> None:
+        """Forget an adapter."""
+        await self._open_client().unload_lora(name)
+        await self._describe_again()
+
+    async def start_profile(self, output_dir: str) -> None:
+        """Record a profile."""
+        await self._open_client().start_profile(output_dir)
+
+    async def stop_profile(self) -> None:
+        """End the recording."""
+        await self._open_client().stop_profile()
+
+    async def _describe_again(self) -> None:
+        self._described(await self._open_client().describe())
+
     async def _serve_once(self) -> None:
         try:
             connection = await connect(self._address, self._options)

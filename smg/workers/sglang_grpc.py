@@ -169,6 +169,33 @@ class SglangWorker(ConnectedWorker):
         """Forget cached prefixes."""
         await self._connected_client().flush_cache()
 
+    async def load_lora(self, name: str, path: str) -> None:
+        """Load an adapter."""
+        await self._connected_client().load_lora(name, path)
+        await self._take_loras()
+
+    async def unload_lora(self, name: str) -> None:
+        """Forget an adapter."""
+        await self._connected_client().unload_lora(name)
+        await self._take_loras()
+
+    async def start_profile(self, output_dir: str) -> None:
+        """Record a profile."""
+        await self._connected_client().start_profile(output_dir)
+
+    async def stop_profile(self) -> None:
+        """End the recording."""
+        await self._connected_client().stop_profile()
+
+    async def _take_loras(self) -> None:
+        loras = await self._connected_client().loras()
+        if self._description is not None:
+            description = card_pb2.DescribeResponse()
+            description.CopyFrom(self._description)
+            del description.models[0].loras[:]
+            description.models[0].loras.extend(loras)
+            self._described(description)
+
     async def _serve_once(self) -> None:
         try:
             connection = await connect(self._address, self._options)

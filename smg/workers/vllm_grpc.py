@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from smg.errors import InvalidRequest
+from smg.errors import Unsupported
 from smg.workers.sglang.cards import max_running_of
 from smg.workers.sglang_grpc import SglangWorker
 from smg.workers.vllm.answers import wire
@@ -29,12 +29,20 @@ class VllmWorker(SglangWorker):
         """Refuse: the protocol has no field for the labels.
 
         Raises:
-            InvalidRequest: always.
+            Unsupported: always.
         """
         del request, listener
-        raise InvalidRequest(
-            "vLLM's protocol cannot score labels; serve the model by another engine to decide"
-        )
+        raise Unsupported("vLLM's protocol cannot score labels; serve the model by another engine to decide")
+
+    async def load_lora(self, name: str, path: str) -> None:
+        """Refuse: the protocol knows no adapters."""
+        del name, path
+        raise self._cannot("loads no adapters")
+
+    async def unload_lora(self, name: str) -> None:
+        """Refuse: the protocol knows no adapters."""
+        del name
+        raise self._cannot("loads no adapters")
 
     def _new_client(self, connection: Connection) -> SglangClient:
         return VllmClient(connection, self._options)

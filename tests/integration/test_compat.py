@@ -16,7 +16,10 @@ from tokenizers import Tokenizer
 from servicers.base import EngineOptions
 from servicers.factory import create_engine
 from servicers.serve import start_server
+from servicers.token_bytes import ids_to_bytes
+from smg.workers.kv_blocks import KvBlocks
 from smg_proto.engine.v1 import card_pb2, engine_pb2_grpc
+from tests.contract.workers.engine_script import Changes
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -205,3 +208,39 @@ async def test_a_drain_lets_what_runs_end_and_refuses_what_is_new(tokenizer_dir,
         *_, last = [each async for each in responses]
         assert last.complete.finish_reason == "abort"
         await stopping
+
+
+async def test_what_the_cache_holds_is_told_in_blocks_and_our_own_client_reads_them(server, stub, encode):
+    ids = (encode("A river runs through the old town, and over it a bridge of stone. ") * 9)[:100]
+    blocks, told, changes = KvBlocks(1000), [], Changes()
+    call = stub.SubscribeKvEvents(common_pb2.SubscribeKvEventsRequest())
+
+    async def follow():
+        async for batch in call:
+            told.extend(blocks.take(batch))
+            changes.notify()
+
+    async def until(is_so):
+        async with asyncio.timeout(20):
+            while not any(map(is_so, told)):
+                # Until the subscription is there nothing is told of it.
+                [_ async for _ in stub.Generate(request(ids, max_new_tokens=1))]
+
+    following = asyncio.create_task(follow())
+    prefix = ids_to_bytes(ids[:96])
+    await stub.FlushCache(common_pb2.FlushCacheRequest())
+    await until(lambda change: any(prefix.startswith(each.ids) for each in change.stored_prefixes))
+    before = len(told)
+    await stub.FlushCache(common_pb2.FlushCacheRequest())
+    async with asyncio.timeout(20):
+        await changes.until(lambda: any(change.cleared for change in told[before:]))
+    assert len(blocks) == 0
+    call.cancel()
+    await asyncio.wait([following])
+
+
+async def test_a_subscription_cannot_begin_in_the_past(stub):
+    call = stub.SubscribeKvEvents(common_pb2.SubscribeKvEventsRequest(start_sequence_number=7))
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        [each async for each in call]
+    assert caught.value.code() is grpc.StatusCode.OUT_OF_RANGE

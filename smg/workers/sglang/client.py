@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import secrets
+from typing import TYPE_CHECKING, Protocol
 
 from smg_grpc_proto.generated import common_pb2
 from smg_grpc_proto.generated import sglang_scheduler_pb2 as sglang_pb2
 
-from smg.errors import INTERNAL, UNIMPLEMENTED, EngineError
+from smg.errors import FAILED_PRECONDITION, INTERNAL, UNIMPLEMENTED, EngineError
 from smg.workers.http2.methods import ask, status_error, stream
 
 if TYPE_CHECKING:
@@ -93,6 +94,33 @@ class SglangClient:
         self._lora_ids = {adapter.lora_name: adapter.lora_id for adapter in adapters}
         return sorted(self._lora_ids)
 
+    async def load_lora(self, name: str, path: str) -> None:
+        """Load an adapter, under an id of ours. Raises EngineError."""
+        request = sglang_pb2.LoadLoRAAdapterRequest(
+            lora_name=name, lora_path=path, lora_id=secrets.token_hex(16)
+        )
+        answer = await self._operate("LoadLoRAAdapter", request.SerializeToString())
+        _refuse_unless_done(sglang_pb2.LoadLoRAAdapterResponse.FromString(answer))
+
+    async def unload_lora(self, name: str) -> None:
+        """Forget an adapter. Raises EngineError."""
+        request = sglang_pb2.UnloadLoRAAdapterRequest(lora_name=name, lora_id=self._lora_ids.get(name, ""))
+        answer = await self._operate("UnloadLoRAAdapter", request.SerializeToString())
+        _refuse_unless_done(sglang_pb2.UnloadLoRAAdapterResponse.FromString(answer))
+
+    async def start_profile(self, output_dir: str) -> None:
+        """Record a profile. Raises EngineError."""
+        request = common_pb2.StartProfileRequest(output_dir=output_dir or None)
+        answer = await self._operate("StartProfile", request.SerializeToString())
+        _refuse_unless_done(common_pb2.ProfileResponse.FromString(answer))
+
+    async def stop_profile(self) -> None:
+        """End the recording. Raises EngineError."""
+        _refuse_unless_done(common_pb2.ProfileResponse.FromString(await self._operate("StopProfile", b"")))
+
+    async def _operate(self, method: str, message: bytes) -> bytes:
+        return await self._ask(method, message, self._options.job_timeout_s)
+
     async def flush_cache(self) -> None:
         """Forget cached prefixes. Raises EngineError."""
         answer = common_pb2.FlushCacheResponse.FromString(await self._ask("FlushCache"))
@@ -129,3 +157,16 @@ class SglangClient:
             if error.engine_code == UNIMPLEMENTED:
                 return b""
             raise
+
+
+class _Done(Protocol):
+    """An answer that says whether it was done."""
+
+    success: bool
+    message: str
+
+
+def _refuse_unless_done(answer: _Done) -> None:
+    if not answer.success:
+        text = answer.message or "the engine refused, and did not say why"
+        raise EngineError(text, engine_code=FAILED_PRECONDITION)

@@ -36,6 +36,7 @@ class SglangDouble(pb_grpc.SglangSchedulerServicer):
         self.is_serving = True
         self.flushes = 0
         self.loras: dict[str, str] = {}
+        self.profiles: list[str | None] = []
         self.server_args: dict[str, str | None] = {}
         self.metadata: list[dict[str, str]] = []
         self.kv_batches: list[common_pb2.KvEventBatch] | None = None
@@ -144,6 +145,27 @@ class SglangDouble(pb_grpc.SglangSchedulerServicer):
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, "an older server")
         adapters = [pb.LoadedLoRAAdapter(lora_name=name, lora_id=self.loras[name]) for name in self.loras]
         return pb.ListLoadedLoRAAdaptersResponse(loaded_adapters=adapters)
+
+    async def LoadLoRAAdapter(self, request, context):
+        if request.lora_path == "/no/such":
+            return pb.LoadLoRAAdapterResponse(success=False, message="no such directory")
+        self.loras[request.lora_name] = request.lora_id
+        return pb.LoadLoRAAdapterResponse(success=True)
+
+    async def UnloadLoRAAdapter(self, request, context):
+        is_known = self.loras.get(request.lora_name) == request.lora_id
+        if is_known:
+            del self.loras[request.lora_name]
+        return pb.UnloadLoRAAdapterResponse(success=is_known, message="" if is_known else "no such adapter")
+
+    async def StartProfile(self, request, context):
+        self.profiles.append(request.output_dir)
+        return common_pb2.ProfileResponse(success=True)
+
+    async def StopProfile(self, request, context):
+        is_running = bool(self.profiles) and self.profiles[-1] is not None
+        self.profiles.append(None)
+        return common_pb2.ProfileResponse(success=is_running, message="" if is_running else "not in progress")
 
     async def FlushCache(self, request, context):
         self.flushes += 1

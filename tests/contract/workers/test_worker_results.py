@@ -6,11 +6,12 @@ from array import array
 
 import pytest
 
-from smg.errors import InvalidRequest
+from smg.errors import UNIMPLEMENTED, EngineError, Unsupported
 from smg_proto.engine.v1 import work_pb2
 from tests.contract.workers.collecting import Collector, ResultCollector, generate, generate_request
 from tests.contract.workers.engine_script import HANGS, NORMAL, logprob
 from tests.contract.workers.running import NO_ASKED_IDS, watched
+from tests.contract.workers.sglang_double import SglangDouble
 
 
 def ids(*numbers: int) -> bytes:
@@ -29,7 +30,7 @@ async def test_a_protocol_that_cannot_score_says_so(worker):
     if worker.protocol not in NO_ASKED_IDS:
         pytest.skip("this protocol scores labels")
     assert not worker.description.models[0].capabilities.score
-    with pytest.raises(InvalidRequest, match="cannot score labels"):
+    with pytest.raises(Unsupported, match="cannot score labels"):
         worker.score(work_pb2.Score(prefix_ids=ids(1)), ResultCollector())
 
 
@@ -109,3 +110,43 @@ async def test_an_adapter_s_name_becomes_the_server_s_id_of_it(double):
         watch.worker.score(request, collector)
         await collector.done
     assert [request.lora_id for request in double.requests] == ["id-2", "id-1", "", "id-1"]
+
+
+async def test_a_profile_starts_and_stops_once():
+    double = SglangDouble()
+    await double.start()
+    async with watched(double.url) as watch:
+        await watch.worker.start_profile("/profiles")
+        await watch.worker.stop_profile()
+        with pytest.raises(EngineError, match="not in progress"):
+            await watch.worker.stop_profile()
+    assert double.profiles == ["/profiles", None, None]
+    await double.kill()
+
+
+async def test_adapters_are_loaded_named_in_the_description_and_unloaded():
+    double = SglangDouble()
+    double.loras = {"terse": "id-2"}
+    await double.start()
+    async with watched(double.url) as watch:
+        worker = watch.worker
+        await worker.load_lora("poet", "/adapters/poet")
+        assert list(worker.description.models[0].loras) == ["poet", "terse"]
+        await generate(worker, [NORMAL, 1], lora="poet")
+        assert double.requests[-1].lora_id == double.loras["poet"] != ""
+        await worker.unload_lora("poet")
+        assert list(worker.description.models[0].loras) == ["terse"]
+        with pytest.raises(EngineError, match="no such directory"):
+            await worker.load_lora("poet", "/no/such")
+        with pytest.raises(EngineError, match="no such adapter"):
+            await worker.unload_lora("poet")
+    await double.kill()
+
+
+async def test_what_a_protocol_or_engine_has_not_is_refused_as_such(worker):
+    # The doubles of the session and of our own servicer have engines without adapters.
+    if worker.protocol == "sglang_grpc" and worker.description.engine_version == "0.5":
+        pytest.skip("SGLang loads adapters")
+    with pytest.raises((EngineError, Unsupported)) as caught:
+        await worker.load_lora("poet", "/adapters/poet")
+    assert getattr(caught.value, "engine_code", UNIMPLEMENTED) == UNIMPLEMENTED

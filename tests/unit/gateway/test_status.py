@@ -18,10 +18,14 @@ class Page:
         self.body = data
 
 
+async def metrics():
+    return b"smg_up 1\n"
+
+
 def handlers(*ready, is_draining=False, is_prepared=True):
     workers = [SimpleNamespace(is_ready=each) for each in ready]
     registry = SimpleNamespace(workers=lambda: workers)
-    return StatusHandlers(registry, lambda: is_draining, lambda: is_prepared, lambda: b"smg_up 1\n")
+    return StatusHandlers(registry, lambda: is_draining, lambda: is_prepared, metrics)
 
 
 async def page_of(handler):

@@ -71,6 +71,26 @@ class AdminServiceStub:
                 request_serializer=smg_dot_admin_dot_v1_dot_admin__pb2.ListLoadsRequest.SerializeToString,
                 response_deserializer=smg_dot_admin_dot_v1_dot_admin__pb2.ListLoadsResponse.FromString,
                 _registered_method=True)
+        self.LoadLora = channel.unary_unary(
+                '/smg.admin.v1.AdminService/LoadLora',
+                request_serializer=smg_dot_admin_dot_v1_dot_admin__pb2.LoadLoraRequest.SerializeToString,
+                response_deserializer=smg_dot_admin_dot_v1_dot_admin__pb2.LoadLoraResponse.FromString,
+                _registered_method=True)
+        self.UnloadLora = channel.unary_unary(
+                '/smg.admin.v1.AdminService/UnloadLora',
+                request_serializer=smg_dot_admin_dot_v1_dot_admin__pb2.UnloadLoraRequest.SerializeToString,
+                response_deserializer=smg_dot_admin_dot_v1_dot_admin__pb2.UnloadLoraResponse.FromString,
+                _registered_method=True)
+        self.StartProfile = channel.unary_unary(
+                '/smg.admin.v1.AdminService/StartProfile',
+                request_serializer=smg_dot_admin_dot_v1_dot_admin__pb2.StartProfileRequest.SerializeToString,
+                response_deserializer=smg_dot_admin_dot_v1_dot_admin__pb2.StartProfileResponse.FromString,
+                _registered_method=True)
+        self.StopProfile = channel.unary_unary(
+                '/smg.admin.v1.AdminService/StopProfile',
+                request_serializer=smg_dot_admin_dot_v1_dot_admin__pb2.StopProfileRequest.SerializeToString,
+                response_deserializer=smg_dot_admin_dot_v1_dot_admin__pb2.StopProfileResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -129,6 +149,35 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def LoadLora(self, request, context):
+        """Makes one worker load an adapter. NOT_FOUND for an unknown worker, UNAVAILABLE for one that is not connected,
+        UNIMPLEMENTED where its protocol or engine loads none, FAILED_PRECONDITION where the engine refuses it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UnloadLora(self, request, context):
+        """Makes one worker forget an adapter. Statuses as LoadLora.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StartProfile(self, request, context):
+        """Makes one worker record a profile on its own machine. Statuses as LoadLora.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StopProfile(self, request, context):
+        """Makes it end the recording. Statuses as LoadLora.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -166,6 +215,26 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ListLoads,
                     request_deserializer=smg_dot_admin_dot_v1_dot_admin__pb2.ListLoadsRequest.FromString,
                     response_serializer=smg_dot_admin_dot_v1_dot_admin__pb2.ListLoadsResponse.SerializeToString,
+            ),
+            'LoadLora': grpc.unary_unary_rpc_method_handler(
+                    servicer.LoadLora,
+                    request_deserializer=smg_dot_admin_dot_v1_dot_admin__pb2.LoadLoraRequest.FromString,
+                    response_serializer=smg_dot_admin_dot_v1_dot_admin__pb2.LoadLoraResponse.SerializeToString,
+            ),
+            'UnloadLora': grpc.unary_unary_rpc_method_handler(
+                    servicer.UnloadLora,
+                    request_deserializer=smg_dot_admin_dot_v1_dot_admin__pb2.UnloadLoraRequest.FromString,
+                    response_serializer=smg_dot_admin_dot_v1_dot_admin__pb2.UnloadLoraResponse.SerializeToString,
+            ),
+            'StartProfile': grpc.unary_unary_rpc_method_handler(
+                    servicer.StartProfile,
+                    request_deserializer=smg_dot_admin_dot_v1_dot_admin__pb2.StartProfileRequest.FromString,
+                    response_serializer=smg_dot_admin_dot_v1_dot_admin__pb2.StartProfileResponse.SerializeToString,
+            ),
+            'StopProfile': grpc.unary_unary_rpc_method_handler(
+                    servicer.StopProfile,
+                    request_deserializer=smg_dot_admin_dot_v1_dot_admin__pb2.StopProfileRequest.FromString,
+                    response_serializer=smg_dot_admin_dot_v1_dot_admin__pb2.StopProfileResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -359,6 +428,114 @@ class AdminService:
             '/smg.admin.v1.AdminService/ListLoads',
             smg_dot_admin_dot_v1_dot_admin__pb2.ListLoadsRequest.SerializeToString,
             smg_dot_admin_dot_v1_dot_admin__pb2.ListLoadsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LoadLora(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/smg.admin.v1.AdminService/LoadLora',
+            smg_dot_admin_dot_v1_dot_admin__pb2.LoadLoraRequest.SerializeToString,
+            smg_dot_admin_dot_v1_dot_admin__pb2.LoadLoraResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UnloadLora(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/smg.admin.v1.AdminService/UnloadLora',
+            smg_dot_admin_dot_v1_dot_admin__pb2.UnloadLoraRequest.SerializeToString,
+            smg_dot_admin_dot_v1_dot_admin__pb2.UnloadLoraResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StartProfile(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/smg.admin.v1.AdminService/StartProfile',
+            smg_dot_admin_dot_v1_dot_admin__pb2.StartProfileRequest.SerializeToString,
+            smg_dot_admin_dot_v1_dot_admin__pb2.StartProfileResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StopProfile(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/smg.admin.v1.AdminService/StopProfile',
+            smg_dot_admin_dot_v1_dot_admin__pb2.StopProfileRequest.SerializeToString,
+            smg_dot_admin_dot_v1_dot_admin__pb2.StopProfileResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -53,6 +53,16 @@ class AdminServiceStub:
     """Makes every worker forget its cached prefixes. Tells for each how it went."""
     ListLoads: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListLoadsRequest, _admin_pb2.ListLoadsResponse]
     """Tells every worker's load."""
+    LoadLora: _grpc.UnaryUnaryMultiCallable[_admin_pb2.LoadLoraRequest, _admin_pb2.LoadLoraResponse]
+    """Makes one worker load an adapter. NOT_FOUND for an unknown worker, UNAVAILABLE for one that is not connected,
+    UNIMPLEMENTED where its protocol or engine loads none, FAILED_PRECONDITION where the engine refuses it.
+    """
+    UnloadLora: _grpc.UnaryUnaryMultiCallable[_admin_pb2.UnloadLoraRequest, _admin_pb2.UnloadLoraResponse]
+    """Makes one worker forget an adapter. Statuses as LoadLora."""
+    StartProfile: _grpc.UnaryUnaryMultiCallable[_admin_pb2.StartProfileRequest, _admin_pb2.StartProfileResponse]
+    """Makes one worker record a profile on its own machine. Statuses as LoadLora."""
+    StopProfile: _grpc.UnaryUnaryMultiCallable[_admin_pb2.StopProfileRequest, _admin_pb2.StopProfileResponse]
+    """Makes it end the recording. Statuses as LoadLora."""
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -79,6 +89,16 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Makes every worker forget its cached prefixes. Tells for each how it went."""
     ListLoads: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListLoadsRequest, _admin_pb2.ListLoadsResponse]  # type: ignore[assignment]
     """Tells every worker's load."""
+    LoadLora: _aio.UnaryUnaryMultiCallable[_admin_pb2.LoadLoraRequest, _admin_pb2.LoadLoraResponse]  # type: ignore[assignment]
+    """Makes one worker load an adapter. NOT_FOUND for an unknown worker, UNAVAILABLE for one that is not connected,
+    UNIMPLEMENTED where its protocol or engine loads none, FAILED_PRECONDITION where the engine refuses it.
+    """
+    UnloadLora: _aio.UnaryUnaryMultiCallable[_admin_pb2.UnloadLoraRequest, _admin_pb2.UnloadLoraResponse]  # type: ignore[assignment]
+    """Makes one worker forget an adapter. Statuses as LoadLora."""
+    StartProfile: _aio.UnaryUnaryMultiCallable[_admin_pb2.StartProfileRequest, _admin_pb2.StartProfileResponse]  # type: ignore[assignment]
+    """Makes one worker record a profile on its own machine. Statuses as LoadLora."""
+    StopProfile: _aio.UnaryUnaryMultiCallable[_admin_pb2.StopProfileRequest, _admin_pb2.StopProfileResponse]  # type: ignore[assignment]
+    """Makes it end the recording. Statuses as LoadLora."""
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     """Running a router. Where control-plane keys are set, every method wants one with the admin role
@@ -144,5 +164,39 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.ListLoadsResponse, _abc.Awaitable[_admin_pb2.ListLoadsResponse]]:
         """Tells every worker's load."""
+
+    @_abc_1.abstractmethod
+    def LoadLora(
+        self,
+        request: _admin_pb2.LoadLoraRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.LoadLoraResponse, _abc.Awaitable[_admin_pb2.LoadLoraResponse]]:
+        """Makes one worker load an adapter. NOT_FOUND for an unknown worker, UNAVAILABLE for one that is not connected,
+        UNIMPLEMENTED where its protocol or engine loads none, FAILED_PRECONDITION where the engine refuses it.
+        """
+
+    @_abc_1.abstractmethod
+    def UnloadLora(
+        self,
+        request: _admin_pb2.UnloadLoraRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.UnloadLoraResponse, _abc.Awaitable[_admin_pb2.UnloadLoraResponse]]:
+        """Makes one worker forget an adapter. Statuses as LoadLora."""
+
+    @_abc_1.abstractmethod
+    def StartProfile(
+        self,
+        request: _admin_pb2.StartProfileRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.StartProfileResponse, _abc.Awaitable[_admin_pb2.StartProfileResponse]]:
+        """Makes one worker record a profile on its own machine. Statuses as LoadLora."""
+
+    @_abc_1.abstractmethod
+    def StopProfile(
+        self,
+        request: _admin_pb2.StopProfileRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.StopProfileResponse, _abc.Awaitable[_admin_pb2.StopProfileResponse]]:
+        """Makes it end the recording. Statuses as LoadLora."""
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
