@@ -6,7 +6,6 @@ import subprocess
 import sys
 
 import httpx
-import pytest
 import yaml
 
 from scripts.write_deploy import DEPLOY, render, values_of
