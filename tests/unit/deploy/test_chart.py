@@ -353,6 +353,21 @@ def test_envoy_has_our_configuration_with_the_routers_behind_it():
     assert base64.b64decode(data["binaryData"]["smg_edge.pb"]) == descriptor
 
 
+@pytest.mark.parametrize(
+    ("router", "is_warned"),
+    [
+        ({"replicas": 2}, True),
+        ({"replicas": 1}, False),
+        ({"replicas": 1, "autoscaling": {"enabled": True}}, True),
+        ({"replicas": 2, "settings": {"history": {"history_backend": "redis"}}}, False),
+    ],
+)
+def test_who_installs_several_routers_is_told_that_their_memories_are_their_own(router, is_warned):
+    notes = render({"router": router})["NOTES.txt"]
+    assert ("history_backend" in notes) == is_warned
+    assert "whoever reaches the gateway may use it" in notes
+
+
 def test_manifests_need_no_helm():
     for path in MANIFESTS.glob("*.yaml"):
         text = path.read_text()
