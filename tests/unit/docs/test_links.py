@@ -32,8 +32,6 @@ TOPS = (
 
 # Flags of other programs.
 FOREIGN = frozenset(("--grammar-backend", "--profile", "--build", "--build-arg", "--from-literal"))
-    ("--grammar-backend", "--profile", "--build", "--build-arg", "--set", "--read-only", "--tmpfs")
-)
 
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+")
 _FENCE = re.compile(r"(?ms)^( *)(```|~~~).*?^\1\2[ ]*$")
