@@ -24,7 +24,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help serve chat install dev test fuzz quick check format proto docs bench e2e-sglang e2e-original clean
+.PHONY: help serve chat install dev test fuzz quick check format proto docs manifests bench e2e-sglang e2e-original clean
 
 BIN := $(VENV)/bin
 RUN := $(BIN)/python
@@ -66,6 +66,7 @@ check: dev ## run every check that is not a test
 	$(BIN)/lint-imports --no-cache
 	$(RUN) scripts/check_protos.py
 	$(RUN) scripts/write_reference.py --check
+	$(RUN) scripts/write_deploy.py --check
 	$(BIN)/deptry .
 
 format: dev ## format the code and mend what can be mended
@@ -77,6 +78,9 @@ proto: dev ## generate proto/smg_proto from the .proto files
 
 docs: dev ## write the generated parts of docs/
 	$(RUN) scripts/write_reference.py
+
+manifests: dev ## write the generated parts of deploy/
+	$(RUN) scripts/write_deploy.py
 
 bench: dev ## measure the gateway; writes benchmarks/results/
 	$(RUN) -m benchmarks.gateway $(ARGS)

@@ -13,11 +13,13 @@ import re
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry
 
+from gateway.routes import build_routes
 from scripts.model_families import models_part
+from smg.services.methods import METHODS
 from smg.settings import RouterSettings, ServeSettings, options_of
 from smg.telemetry.metrics import RequestResult, RouterMetrics
 from smg.telemetry.runtime_metrics import RuntimeMetrics
@@ -145,6 +147,37 @@ def metrics_part() -> str:
     return "\n".join([*lines, ""])
 
 
+class _Handlers:
+    """Stands for handlers where only the table around them is looked at."""
+
+    def __getattr__(self, name: str) -> Any:
+        return None
+
+
+def routes_part() -> str:
+    """Every path with its methods, who may call it, and its name in metrics."""
+    doubles: list[Any] = [_Handlers() for _ in inspect.signature(build_routes).parameters]
+    methods: dict[tuple[str, str, str], list[str]] = {}
+    for route in build_routes(*doubles):
+        methods.setdefault((route.path, route.access, route.name), []).append(route.method)
+    lines = ["| path | methods | who | route |", "| --- | --- | --- | --- |"]
+    for (path, access, name), names in sorted(methods.items()):
+        lines.append(f"| `{path}` | {', '.join(sorted(names))} | {access} | `{name}` |")
+    return "\n".join([*lines, ""])
+
+
+def services_part() -> str:
+    """Every method of the typed services by who may call it."""
+    lines = ["| service | who | methods |", "| --- | --- | --- |"]
+    by_service: dict[tuple[str, str], list[str]] = {}
+    for path, method in METHODS.items():
+        _, service, name = path.split("/")
+        by_service.setdefault((service, method.access), []).append(name)
+    for (service, access), names in sorted(by_service.items()):
+        lines.append(f"| `{service}` | {access} | {', '.join(sorted(names))} |")
+    return "\n".join([*lines, ""])
+
+
 def modules_part() -> str:
     """Every module with the first line of its docstring."""
     lines = ["```text"]
@@ -177,6 +210,8 @@ def summary_of(path: Path) -> str:
 PARTS: tuple[tuple[Path, str, Callable[[], str]], ...] = (
     (ROOT / "docs" / "operations.md", "settings", settings_part),
     (ROOT / "docs" / "metrics.md", "metrics", metrics_part),
+    (ROOT / "docs" / "api.md", "routes", routes_part),
+    (ROOT / "docs" / "api.md", "services", services_part),
     (ROOT / "docs" / "architecture.md", "modules", modules_part),
     (ROOT / "docs" / "models.md", "families", models_part),
 )
