@@ -98,9 +98,13 @@ class SeveralEngines(Engine):
                 setattr(total, name, getattr(total, name) + getattr(each, name))
         return total
 
-    def flush_cache(self) -> int:
+    async def flush_cache(self) -> int:
         """Flush all of them."""
-        return sum(engine.flush_cache() for engine in self._engines)
+        tokens = 0
+        for engine in self._engines:
+            flushed = engine.flush_cache()
+            tokens += flushed if isinstance(flushed, int) else await flushed
+        return tokens
 
     def tokenizer_dir(self, model: str) -> Path | None:
         """Of the engine that has the model."""

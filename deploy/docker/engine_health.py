@@ -21,8 +21,7 @@ def main() -> int:
                 health_pb2.HealthCheckRequest(), timeout=PATIENCE_S
             )
         except grpc.RpcError as error:
-            print(error.code().name, file=sys.stderr)
-            return 1
+            sys.exit(error.code().name)
     return 0 if answer.status == health_pb2.HealthCheckResponse.SERVING else 1
 
 

@@ -89,7 +89,7 @@ async def test_a_load_that_one_engine_tells_is_that_of_all(engines):
     assert max(told) >= 2
     engines.close(busy)
     assert engines.load().running == 0
-    assert engines.flush_cache() >= 0
+    assert await engines.flush_cache() >= 0
 
 
 async def test_two_models_of_one_name_are_refused(tokenizer_dir):
