@@ -16,7 +16,7 @@ import pytest
 from smg_proto.engine.v1 import card_pb2, engine_pb2, engine_pb2_grpc, work_pb2
 from tests.unit.servicers.fakes import read_to_end
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 # Passed on, not read.
 ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'proto'}"}  # noqa: TID251 -- for a child
 
