@@ -74,7 +74,9 @@ def loaded(made, tmp_path):
     path.write_text(router_settings(made))
     variables = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
     if container(deployment(made, "router")).get("envFrom"):
+        # What a Secret would hold.
         variables["SMG_POSTGRES_DB_URL"] = "postgresql://user:password@host:5432/name"
+        variables["SMG_REDIS_URL"] = "redis://host:6379/0"
     found = read_settings("launch", RouterSettings, ["--config", str(path)], "", variables)
     assert found.notes == []
     return found.settings
