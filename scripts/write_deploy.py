@@ -87,8 +87,9 @@ def _chart_files() -> dict[Path, bytes]:
 
 
 def _public_services() -> list[str]:
-    """The gRPC services that clients call, all but the operator's."""
-    served = {path.split("/")[1] for path, method in METHODS.items() if method.access != "admin"}
+    """The gRPC services that clients call: ours but the operator's, and not those that speak to proxies."""
+    ours = [path for path, method in METHODS.items() if method.access != "admin" and path.startswith("/smg.")]
+    served = {path.split("/")[1] for path in ours}
     return sorted({*served, "grpc.health.v1.Health"})
 
 

@@ -31,7 +31,9 @@ TOPS = (
 )
 
 # Flags of other programs.
-FOREIGN = frozenset(("--grammar-backend", "--profile", "--build", "--build-arg", "--from-literal"))
+FOREIGN = frozenset(
+    ("--grammar-backend", "--profile", "--build", "--build-arg", "--from-literal", "--concurrency")
+)
 
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+")
 _FENCE = re.compile(r"(?ms)^( *)(```|~~~).*?^\1\2[ ]*$")
