@@ -39,7 +39,9 @@ def count_of(members: Mapping[str, Any], name: str, path: str = "", *, least: in
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= HIGHEST:
         where = path + name
-        raise refused(f"{where} is {shown(value)}; it must be a whole number from {least}", where)
+        raise refused(
+            f"{where} is {shown(value)}; it must be a whole number from {least} to {HIGHEST}", where
+        )
     return value
 
 

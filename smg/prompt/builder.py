@@ -274,7 +274,15 @@ class PromptBuilder:
         return read_ids(text, self._plain.encode, max_tokens)
 
     def ids(self, ids: Sequence[int]) -> TokenPrompt:
-        """Take ids as they are.
+        """Take ids as they are. Raises as packed()."""
+        return TokenPrompt(self.packed(ids), len(ids), self.tokenizer.decode(ids, skip_special_tokens=False))
+
+    def packed(self, ids: Sequence[int], name: str = "") -> bytes:
+        """Pack ids, without a look at the text that they stand for.
+
+        Args:
+            ids: the ids.
+            name: what they are called where one is refused.
 
         Raises:
             InvalidRequest: one is not in the vocabulary, or is no whole number.
@@ -288,10 +296,13 @@ class PromptBuilder:
             position, wrong = next(
                 (n, i) for n, i in enumerate(ids) if not isinstance(i, int) or not 0 <= i <= highest
             )
+            where = f"{name}: " if name else ""
             raise InvalidRequest(
-                f"token id {wrong!r} at position {position} is not in the vocabulary; allowed are 0 to {highest}"
+                f"{where}token id {wrong!r} at position {position} is not in the vocabulary;"
+                f" allowed are 0 to {highest}",
+                param=name or None,
             )
-        return TokenPrompt(packed, len(ids), self.tokenizer.decode(ids, skip_special_tokens=False))
+        return packed
 
     def _refuse_long(self, text: str, max_tokens: int | None) -> None:
         """Refuse what cannot fit without a look at its tokens."""

@@ -91,6 +91,10 @@ def _refuse_windows(options: common_pb2.EncodeOptions) -> None:
 
 
 def _check_options(options: common_pb2.EncodeOptions) -> None:
+    # Another client's file may know more of them; the wire takes any number.
+    if options.overflow not in common_pb2.Overflow.values():
+        allowed = ", ".join(common_pb2.Overflow.keys())
+        raise refused(f"options.overflow is {options.overflow}; allowed: {allowed}", "options.overflow")
     for name in ("max_tokens", "window_tokens", "deadline_ms"):
         if options.HasField(name) and getattr(options, name) < 1:
             raise refused(f"options.{name} is 0; it must be at least 1", f"options.{name}")

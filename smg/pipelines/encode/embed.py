@@ -140,7 +140,7 @@ def read_inputs(
     for number, item in enumerate(items):
         name = names[number] if names else "input" if len(items) == 1 else f"input[{number}]"
         read = (
-            _read_ids(builder, item, budget)
+            _read_ids(builder, item, budget, name)
             if item.HasField("token_ids")
             else _read_text(builder, item.text, budget)
         )
@@ -152,8 +152,8 @@ def read_inputs(
     return inputs
 
 
-def _read_ids(builder: PromptBuilder, item: embedding_pb2.EmbeddingInput, budget: int) -> Input:
-    ids = builder.ids(item.token_ids.ids).ids
+def _read_ids(builder: PromptBuilder, item: embedding_pb2.EmbeddingInput, budget: int, name: str) -> Input:
+    ids = builder.packed(item.token_ids.ids, name)
     tokens = len(ids) // ID_BYTES
     return Input(ids[: budget * ID_BYTES], tokens, tokens <= budget)
 

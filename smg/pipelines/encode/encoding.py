@@ -132,23 +132,26 @@ class Encoding:
         Raises:
             SmgError: the first failure.
         """
-        places = asyncio.Semaphore(self.settings.encode_concurrent_inputs)
+        found: dict[int, Encoded] = {}
+        waiting = iter(enumerate(work))
 
-        async def one(item: Work) -> Encoded:
-            async with places:
-                return await self._job_call.run(route, item, context)
+        async def place() -> None:
+            for index, item in waiting:
+                found[index] = await self._job_call.run(route, item, context)
 
-        if len(work) == 1:
-            found = [await self._job_call.run(route, work[0], context)]
+        places = min(len(work), self.settings.encode_concurrent_inputs)
+        if places == 1:
+            await place()
         else:
             try:
                 async with asyncio.TaskGroup() as group:
-                    tasks = [group.create_task(one(item)) for item in work]
+                    for _ in range(places):
+                        group.create_task(place())
             except* SmgError as failures:
                 raise _first(failures) from failures
-            found = [task.result() for task in tasks]
-        tally.worker_urls = list(dict.fromkeys(each.worker_url for each in found))
-        return found
+        answers = [found[index] for index in range(len(work))]
+        tally.worker_urls = list(dict.fromkeys(each.worker_url for each in answers))
+        return answers
 
     def within(self, options: common_pb2.EncodeOptions) -> Deadline:
         """The request's time, as a context."""

@@ -9,7 +9,7 @@ from gateway.encode.embeddings_form import read_embeddings
 from smg.errors import SmgError
 from tests.conftest import EchoWorkers
 from tests.contract.doors.encode_doors import both as both_doors
-from tests.contract.doors.encode_doors import grpc_embeddings, unpacked
+from tests.contract.doors.encode_doors import grpc_answer, grpc_embeddings, stub, unpacked
 from tests.integration.running_router import running_router
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -157,3 +157,36 @@ async def test_a_call_says_which_worker_answered_and_how_long_it_took(gateway):
     assert response.headers["x-request-id"].startswith("emb")
     phases = [each.split(";")[0].strip() for each in response.headers["server-timing"].split(",")]
     assert phases == ["parse", "tokenize", "queue", "forward", "post", "serialize", "total"]
+
+
+async def test_a_token_id_beyond_the_vocabulary_is_refused_with_the_input_that_has_it(gateway):
+    refused = await both(gateway, {"model": "m", "input": [[1, 2], [3, 10**9]]})
+    assert refused.status == 400
+    assert "input[1]: token id 1000000000 at position 1" in refused.message
+    assert "allowed are 0 to " in refused.message
+
+
+async def test_token_ids_are_not_spelled_out(gateway, monkeypatch):
+    builder = (await gateway.router.catalog.resolve("m")).builder
+
+    def decode(*_, **__):
+        raise AssertionError
+
+    monkeypatch.setattr(builder.tokenizer, "decode", decode)
+    assert (await both(gateway, {"model": "m", "input": [1] * 100})).code == "context_length_exceeded"
+
+
+async def test_a_number_that_is_too_high_is_refused_with_the_highest(gateway):
+    answer = await gateway.http.post(
+        "/v1/embeddings", json={"model": "m", "input": "a", "options": {"max_tokens": 2**40}}
+    )
+    assert answer.status_code == 400
+    assert "it must be a whole number from 1 to 4294967295" in answer.json()["error"]["message"]
+
+
+async def test_an_overflow_that_the_wire_carries_but_nobody_knows_is_refused(gateway):
+    request = read_embeddings({"model": "m", "input": "a"}).request
+    request.options.overflow = 77
+    _, refused = await grpc_answer(stub(gateway).CreateEmbeddings(request))
+    assert (refused.status, refused.code) == (400, "invalid_request")
+    assert "options.overflow is 77; allowed: OVERFLOW_UNSPECIFIED, OVERFLOW_REJECT" in refused.message

@@ -118,3 +118,16 @@ async def test_a_deadline_aborts_what_is_out():
         async with made.within(common_pb2.EncodeOptions(deadline_ms=1)):
             await made.compute("r", work(1), CONTEXT, Tally())
     assert worker.aborted == [1]
+
+
+async def test_inputs_that_have_no_place_yet_take_no_task():
+    running = asyncio.create_task(
+        encoding(Worker("w", dict.fromkeys(range(100))), encode_concurrent_inputs=4).compute(
+            "r", work(*range(100)), CONTEXT, Tally()
+        )
+    )
+    others = len(asyncio.all_tasks()) - 1
+    await asyncio.sleep(0)
+    assert len(asyncio.all_tasks()) - others - 1 == 4
+    running.cancel()
+    await asyncio.wait([running])
