@@ -146,8 +146,7 @@ class ModelCatalog:
     def _unknown(self, name: str) -> ModelNotFound | WorkerUnavailable:
         models = self._registry.models()
         if not models and self._registry.workers():
-            reasons = "; ".join(f"{worker.url}: {worker.reason}" for worker in self._registry.workers()[:5])
-            return WorkerUnavailable(f"no worker has told its models yet ({reasons})")
+            return self._registry.nobody_yet()
         known = ", ".join(sorted(models)[:20]) or "none"
         return ModelNotFound(f"no worker serves the model {name[:200]!r}; served: {known}")
 

@@ -8,6 +8,6 @@ from smg.errors import DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, UNAVAILABLE, Engin
 RETRYABLE_CODES = frozenset((UNAVAILABLE, RESOURCE_EXHAUSTED, DEADLINE_EXCEEDED))
 
 
-def lost_error(url: str, why: str) -> EngineError:
-    """The error of every sequence that a lost worker leaves behind."""
-    return EngineError(f"worker {url} was lost: {why}", engine_code=UNAVAILABLE, can_retry=True)
+def lost_error(why: str) -> EngineError:
+    """The error of every sequence that a lost worker leaves behind. Clients see it: it has no address."""
+    return EngineError(f"the worker was lost: {why}", engine_code=UNAVAILABLE, can_retry=True)

@@ -10,6 +10,7 @@ import asyncio
 import itertools
 import logging
 import time
+from collections import Counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from smg_proto.engine.v1 import card_pb2
 
 _NO_LIMITS = OverloadLimits()
+# Workers that are tried at once when a request finds none, and that are counted for what it is told.
+_HURRIED = 16
+_COUNTED = 100
 
 _log = logging.getLogger(__name__)
 
@@ -94,6 +98,8 @@ class WorkerRegistry:
         self._is_started = False
         self._pools = Pools(self.workers, overload)
         self._overload = overload
+        self._hurry_at = 0.0
+        self._turns = itertools.count()
         self._callbacks: list[Callable[[], None]] = []
         self._changed = asyncio.Event()
 
@@ -310,15 +316,32 @@ class WorkerRegistry:
         self._callbacks.append(callback)
         return lambda: self._callbacks.remove(callback)
 
+    def nobody_yet(self) -> WorkerUnavailable:
+        """What a request is told while no worker has told its models; the workers are looked for soon."""
+        workers = self.workers()
+        self._hurry(workers)
+        return WorkerUnavailable(f"no worker has told its models yet ({states_of(workers)})")
+
     def _nobody(self, model_id: str) -> ModelNotFound | WorkerUnavailable:
         serving = self._pools.models.get(model_id, ())
         if not serving and self._pools.models:
             known = ", ".join(sorted(self._pools.models))
             return ModelNotFound(f"no worker serves model {model_id!r}; served: {known}", param="model")
-        reasons = "; ".join(
-            f"{entry.url}: {entry.reason or 'excluded'}" for entry in serving or self.workers()
-        )
-        return WorkerUnavailable(f"no worker is ready for model {model_id!r} ({reasons or 'no workers'})")
+        wanted = serving or self.workers()
+        self._hurry(wanted)
+        return WorkerUnavailable(f"no worker is ready for model {model_id!r} ({states_of(wanted)})")
+
+    def _hurry(self, wanted: Sequence[RegisteredWorker]) -> None:
+        """Requests find none of these: the lost ones are looked for, a few at a time and not for each request."""
+        now = time.monotonic()
+        if now < self._hurry_at:
+            return
+        self._hurry_at = now + self._options.hurried_pause_s
+        first = next(self._turns) * _HURRIED
+        for number in range(first, first + min(_HURRIED, len(wanted))):
+            entry = wanted[number % len(wanted)]
+            if entry.worker is None or not entry.worker.is_connected:
+                self._keeper.hurry(entry)
 
     def _drop(self, entry: RegisteredWorker) -> None:
         del self._workers[entry.id], self._by_url[entry.url]
@@ -344,6 +367,20 @@ class WorkerRegistry:
         self._changed.set()
         for callback in tuple(self._callbacks):
             callback()
+
+
+def states_of(workers: Sequence[RegisteredWorker]) -> str:
+    """How many workers are in which state, for clients: no addresses and no reasons."""
+    states = Counter(_state_of(entry) for entry in workers[:_COUNTED])
+    if len(workers) > _COUNTED:
+        states["more"] = len(workers) - _COUNTED
+    return ", ".join(f"{count} {state}" for state, count in states.items()) or "no workers"
+
+
+def _state_of(entry: RegisteredWorker) -> str:
+    if not entry.is_ready:
+        return entry.state.value
+    return "excluded" if entry.breaker.is_closed else f"with circuit breaker {entry.breaker.state.value}"
 
 
 def _without(snapshots: Sequence[WorkerSnapshot], exclude: frozenset[str]) -> tuple[WorkerSnapshot, ...]:

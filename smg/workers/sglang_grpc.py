@@ -151,7 +151,7 @@ class SglangWorker(ConnectedWorker):
         """Download and unpack the archive."""
         del model  # a server has one model
         client = self._connected_client()
-        await save_archive(client.tokenizer(), target, self._options, self.url)
+        await save_archive(client.tokenizer(), target, self._options)
 
     async def flush_cache(self) -> None:
         """Forget cached prefixes."""
@@ -172,7 +172,7 @@ class SglangWorker(ConnectedWorker):
             )
         except asyncio.CancelledError:
             # Not every servicer stops what a closed connection leaves behind.
-            self._give_up(lost_error(self.url, "the router closed the connection"))
+            self._give_up(lost_error("the router closed the connection"))
             if self._client is not None and not connection.is_closed:
                 await self._aborts.send_last(self._client)
             raise
