@@ -205,7 +205,7 @@ class ConnectedWorker(Worker):
             if self._wedge.observe(now(), self._progress_seen(), self._sequences_running()):
                 if self._wedge.is_wedged:
                     _log.warning("worker %s: %s; its work goes on elsewhere", self.url, self.reason)
-                    self._give_up(lost_error(self.reason))
+                    self._give_up(lost_error())
                     self.on_load_change()
                 self._notify()
             await asyncio.sleep(self._options.wedge_s / _WEDGE_LOOKS)
@@ -230,8 +230,7 @@ class ConnectedWorker(Worker):
         self._load = card_pb2.Load()
         self._health, self._wedge = self._fresh_watches()
         self._notify()
-        # Clients are not told why: an operating system's words may have addresses.
-        error = lost_error("the connection to it ended")
+        error = lost_error()
         if is_wanted:
             self._give_up(error)
         else:

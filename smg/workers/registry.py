@@ -10,7 +10,6 @@ import asyncio
 import itertools
 import logging
 import time
-from collections import Counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -22,7 +21,7 @@ from smg.workers.overload import OverloadLimits
 from smg.workers.pools import Pools
 from smg.workers.probe import open_worker
 from smg.workers.rank import RankWorker
-from smg.workers.registered import API, RegisteredWorker
+from smg.workers.registered import API, RegisteredWorker, count_unused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,9 +33,8 @@ if TYPE_CHECKING:
     from smg_proto.engine.v1 import card_pb2
 
 _NO_LIMITS = OverloadLimits()
-# Workers that are tried at once when a request finds none, and that are counted for what it is told.
+# Workers that are tried at once when a request finds none.
 _HURRIED = 16
-_COUNTED = 100
 
 _log = logging.getLogger(__name__)
 
@@ -287,6 +285,7 @@ class WorkerRegistry:
                 self._pools.snapshots(model_id, tokenizer), exclude
             )
         if not snapshots:
+            self.hurry(model_id)
             raise self._nobody(model_id)
         if on_pick is None:
             picture = policy.pick(snapshots, route)
@@ -316,32 +315,30 @@ class WorkerRegistry:
         self._callbacks.append(callback)
         return lambda: self._callbacks.remove(callback)
 
-    def nobody_yet(self) -> WorkerUnavailable:
-        """What a request is told while no worker has told its models; the workers are looked for soon."""
-        workers = self.workers()
-        self._hurry(workers)
-        return WorkerUnavailable(f"no worker has told its models yet ({states_of(workers)})")
+    def hurry(self, model_id: str = "") -> None:
+        """A request finds no worker: the lost ones are looked for soon, a few at a time, and not for each request.
+
+        Args:
+            model_id: the model that is wanted; empty, or of no known worker: any.
+        """
+        now = time.monotonic()
+        if now < self._hurry_at:
+            return
+        self._hurry_at = now + self._options.hurried_pause_s
+        wanted = self._pools.models.get(model_id, ()) or self.workers()
+        first = next(self._turns) * _HURRIED
+        for number in range(first, first + min(_HURRIED, len(wanted))):
+            entry = wanted[number % len(wanted)]
+            if entry.worker is None or not entry.worker.is_connected:
+                self._keeper.hurry(entry)
 
     def _nobody(self, model_id: str) -> ModelNotFound | WorkerUnavailable:
         serving = self._pools.models.get(model_id, ())
         if not serving and self._pools.models:
             known = ", ".join(sorted(self._pools.models))
             return ModelNotFound(f"no worker serves model {model_id!r}; served: {known}", param="model")
-        wanted = serving or self.workers()
-        self._hurry(wanted)
-        return WorkerUnavailable(f"no worker is ready for model {model_id!r} ({states_of(wanted)})")
-
-    def _hurry(self, wanted: Sequence[RegisteredWorker]) -> None:
-        """Requests find none of these: the lost ones are looked for, a few at a time and not for each request."""
-        now = time.monotonic()
-        if now < self._hurry_at:
-            return
-        self._hurry_at = now + self._options.hurried_pause_s
-        first = next(self._turns) * _HURRIED
-        for number in range(first, first + min(_HURRIED, len(wanted))):
-            entry = wanted[number % len(wanted)]
-            if entry.worker is None or not entry.worker.is_connected:
-                self._keeper.hurry(entry)
+        states = count_unused(serving or self.workers())
+        return WorkerUnavailable(f"no worker is ready for model {model_id!r} ({states})")
 
     def _drop(self, entry: RegisteredWorker) -> None:
         del self._workers[entry.id], self._by_url[entry.url]
@@ -367,20 +364,6 @@ class WorkerRegistry:
         self._changed.set()
         for callback in tuple(self._callbacks):
             callback()
-
-
-def states_of(workers: Sequence[RegisteredWorker]) -> str:
-    """How many workers are in which state, for clients: no addresses and no reasons."""
-    states = Counter(_state_of(entry) for entry in workers[:_COUNTED])
-    if len(workers) > _COUNTED:
-        states["more"] = len(workers) - _COUNTED
-    return ", ".join(f"{count} {state}" for state, count in states.items()) or "no workers"
-
-
-def _state_of(entry: RegisteredWorker) -> str:
-    if not entry.is_ready:
-        return entry.state.value
-    return "excluded" if entry.breaker.is_closed else f"with circuit breaker {entry.breaker.state.value}"
 
 
 def _without(snapshots: Sequence[WorkerSnapshot], exclude: frozenset[str]) -> tuple[WorkerSnapshot, ...]:

@@ -172,7 +172,7 @@ class SglangWorker(ConnectedWorker):
             )
         except asyncio.CancelledError:
             # Not every servicer stops what a closed connection leaves behind.
-            self._give_up(lost_error("the router closed the connection"))
+            self._give_up(lost_error())
             if self._client is not None and not connection.is_closed:
                 await self._aborts.send_last(self._client)
             raise

@@ -67,7 +67,7 @@ class _BadArchive(Exception):
 
 
 def _refused(fault: _BadArchive) -> EngineError:
-    return EngineError(f"the worker's tokenizer: {fault}", engine_code=DATA_LOSS)
+    return EngineError(f"the tokenizer that the worker gave: {fault}", engine_code=DATA_LOSS)
 
 
 async def _receive(chunks: AsyncIterable[ArchiveChunk], file: IO[bytes], limit: int) -> None:

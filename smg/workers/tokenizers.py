@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _PARTIAL = "partial-"
-# Different faults of workers that a request is told.
-_SHOWN = 3
 
 _log = logging.getLogger(__name__)
 
@@ -111,7 +109,7 @@ class TokenizerStore:
         return target
 
     async def _download(self, workers: Sequence[RegisteredWorker], model_id: str, target: Path) -> None:
-        faults: dict[str, None] = {}
+        faults: list[str] = []
         for entry in workers:
             if entry.worker is None:
                 continue
@@ -120,15 +118,15 @@ class TokenizerStore:
                 await entry.worker.fetch_tokenizer(model_id, partial)
                 await asyncio.to_thread(_put, partial, target)
             except SmgError as fault:
-                faults.setdefault(fault.message)
-                _log.warning("tokenizer of %s from worker %s: %s", model_id, entry.url, fault.message)
+                _log.warning("tokenizer of %s not had from %s: %s", model_id, entry.url, fault.message)
+                faults.append(fault.message)
             else:
                 _log.info("tokenizer of %s fetched from %s", model_id, entry.url)
                 return
             finally:
                 await asyncio.to_thread(shutil.rmtree, partial, ignore_errors=True)
         raise InternalError(
-            f"the tokenizer of model {model_id!r} cannot be had ({'; '.join([*faults][:_SHOWN])})",
+            f"the tokenizer of model {model_id!r} cannot be had ({'; '.join(faults)})",
             code="tokenizer_unavailable",
         )
 

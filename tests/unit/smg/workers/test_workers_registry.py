@@ -96,10 +96,12 @@ async def test_before_any_worker_was_heard_of_a_request_is_told_to_wait(registry
     opener.faults[url(1)] = [ProbeFailed("nobody there")] * 1000
     registry.add(url(1))
     await opener.changes.until(lambda: len(opener.faults[url(1)]) < 999)
-    with pytest.raises(WorkerUnavailable, match=r"\(1 connecting\)") as caught:
+    with pytest.raises(WorkerUnavailable, match="1 connecting") as caught:
         registry.place("m", make_policy("round_robin"), ROUTE)
     assert caught.value.code == "no_available_workers"
+    # Clients are not told addresses, nor causes, which may name them.
     assert "127.0.0.1" not in caught.value.message
+    assert "nobody there" not in caught.value.message
 
 
 async def test_a_model_that_nobody_serves_is_not_found(registry, opener):
@@ -115,8 +117,9 @@ async def test_a_model_whose_workers_are_lost_is_remembered(registry, opener):
     assert registry.models() == {"m": (entry,)}
     assert registry.card("m").id == "m"
     assert registry.snapshots("m") == ()
-    with pytest.raises(WorkerUnavailable, match=r"'m' \(1 connecting\)"):
+    with pytest.raises(WorkerUnavailable, match="1 connecting") as caught:
         registry.place("m", make_policy("round_robin"), ROUTE)
+    assert "127.0.0.1" not in caught.value.message
     worker.come_up()
     assert registry.place("m", make_policy("round_robin"), ROUTE) is worker
 
@@ -125,7 +128,7 @@ async def test_place_leaves_out_the_excluded(registry, opener):
     (first, _), (_, other) = await add(registry, opener, 1), await add(registry, opener, 2)
     policy = make_policy("round_robin")
     assert {registry.place("m", policy, ROUTE, frozenset((first.id,))) for _ in range(4)} == {other}
-    with pytest.raises(WorkerUnavailable, match=r"\(2 excluded\)"):
+    with pytest.raises(WorkerUnavailable, match="excluded"):
         registry.place("m", policy, ROUTE, frozenset(entry.id for entry in registry.workers()))
 
 
@@ -273,12 +276,3 @@ async def test_a_request_that_finds_nobody_has_the_lost_workers_looked_for(opene
             await asyncio.sleep(0.001)
     finally:
         await registry.close()
-
-
-async def test_clients_are_told_how_many_workers_there_are_and_not_all_are_looked_at(opener):
-    registry = WorkerRegistry(QUICK, open_worker=opener)
-    for number in range(1, 151):
-        registry.add(url(number))
-    with pytest.raises(WorkerUnavailable, match=r"\(100 connecting, 50 more\)"):
-        registry.place("m", make_policy("round_robin"), ROUTE)
-    await registry.close()
