@@ -189,7 +189,7 @@ class ConnectedWorker(Worker):
         while True:
             if self._wedge.observe(now(), self._progress_seen(), self._sequences_running()):
                 if self._wedge.is_wedged:
-                    self._give_up(lost_error(self.url, self.reason))
+                    self._give_up(lost_error())
                     self.on_load_change()
                 self._notify()
             await asyncio.sleep(self._options.wedge_s / _WEDGE_LOOKS)
@@ -214,7 +214,7 @@ class ConnectedWorker(Worker):
         self._load = card_pb2.Load()
         self._health, self._wedge = self._fresh_watches()
         self._notify()
-        error = lost_error(self.url, why)
+        error = lost_error()
         if is_wanted:
             self._give_up(error)
         else:
@@ -239,9 +239,7 @@ class ConnectedWorker(Worker):
     def _refuse_unless_open(self) -> None:
         """Raise WorkerUnavailable unless work can be submitted."""
         if not self._is_open:
-            raise WorkerUnavailable(f"worker {self.url} is not connected: {self._why_closed}")
+            raise WorkerUnavailable("the worker is not connected")
 
     def _not_connected(self) -> EngineError:
-        return EngineError(
-            f"worker {self.url} is not connected: {self._why_closed}", engine_code=UNAVAILABLE, can_retry=True
-        )
+        return EngineError("the worker is not connected", engine_code=UNAVAILABLE, can_retry=True)

@@ -21,7 +21,7 @@ from smg.workers.overload import OverloadLimits
 from smg.workers.pools import Pools
 from smg.workers.probe import open_worker
 from smg.workers.rank import RankWorker
-from smg.workers.registered import API, RegisteredWorker
+from smg.workers.registered import API, RegisteredWorker, count_unused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -315,10 +315,8 @@ class WorkerRegistry:
         if not serving and self._pools.models:
             known = ", ".join(sorted(self._pools.models))
             return ModelNotFound(f"no worker serves model {model_id!r}; served: {known}", param="model")
-        reasons = "; ".join(
-            f"{entry.url}: {entry.reason or 'excluded'}" for entry in serving or self.workers()
-        )
-        return WorkerUnavailable(f"no worker is ready for model {model_id!r} ({reasons or 'no workers'})")
+        states = count_unused(serving or self.workers())
+        return WorkerUnavailable(f"no worker is ready for model {model_id!r} ({states})")
 
     def _drop(self, entry: RegisteredWorker) -> None:
         del self._workers[entry.id], self._by_url[entry.url]
