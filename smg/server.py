@@ -172,6 +172,7 @@ class Router:
             id_headers=tuple(name.encode() for name in settings.telemetry.request_id_headers),
             access_log=settings.telemetry.access_log,
             key_headers=tuple(name.encode() for name in settings.routing.routing_key_headers),
+            tells_timing=settings.telemetry.server_timing,
         )
         self.app = GatewayApp(
             RouteTable(routes),

@@ -266,7 +266,7 @@ class SglangWorker(ConnectedWorker):
             self._names.free(name)
             raise
         receiver = CallReceiver(requests, listeners, self._progress, self._ended, self._outcome)
-        call = client.generate(message, receiver, first.traceparent)
+        call = client.generate(message, receiver, first.traceparent, first.tracestate)
         rank = first.data_parallel_rank
         self._by_rank.inflight[rank] += len(requests)
         running = _Running(client, call, name, receiver, first.stream, len(requests), rank)

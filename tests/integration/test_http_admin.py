@@ -136,6 +136,12 @@ async def test_a_worker_that_cannot_be_flushed_is_named():
         (b'{"url": "grpc://h:1", "worker_type": "prefill"}', 400, "BAD_REQUEST", "'prefill'"),
         (b'{"url": "grpc://h:1", "models": [""]}', 400, "BAD_REQUEST", "models"),
         (b'{"url": "grpc://h:1", "models": "m"}', 400, "BAD_REQUEST", "models"),
+        (b'{"url": "grpc://h:1", "labels": false}', 400, "BAD_REQUEST", "labels"),
+        (b'{"url": "grpc://h:1", "labels": 0}', 400, "BAD_REQUEST", "labels"),
+        (b'{"url": "grpc://h:1", "labels": ""}', 400, "BAD_REQUEST", "labels"),
+        (b'{"url": "grpc://h:1", "models": false}', 400, "BAD_REQUEST", "models"),
+        (b'{"url": "grpc://h:1", "model_id": 0}', 400, "BAD_REQUEST", "models"),
+        (b'{"url": "grpc://h:1", "worker_type": false}', 400, "BAD_REQUEST", "worker_type"),
     ],
     ids=[
         "empty",
@@ -151,6 +157,12 @@ async def test_a_worker_that_cannot_be_flushed_is_named():
         "kind",
         "no model",
         "model",
+        "labels false",
+        "labels zero",
+        "labels text",
+        "models false",
+        "model id zero",
+        "kind false",
     ],
 )
 async def test_bad_additions_are_refused(body, status, code, says):

@@ -151,6 +151,7 @@ def _pieces(score: work_pb2.Score) -> list[work_pb2.Score]:
             model=score.model,
             request_id=score.request_id,
             traceparent=score.traceparent,
+            tracestate=score.tracestate,
         )
         for start in range(0, len(score.suffixes), MAX_SUFFIXES)
     ]
