@@ -13,7 +13,6 @@ import gc
 import logging
 import math
 import os
-import signal
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -36,7 +35,7 @@ from gateway.sse import KeepAlive
 from gateway.status import StatusHandlers
 from smg.callers.audit import AuditLog
 from smg.callers.directory import caller_directory
-from smg.draining import Drain
+from smg.draining import Drain, end_signals
 from smg.mcp.open import make_sessions, read_servers
 from smg.observation import Observation
 from smg.pipelines.admission import Admission, RateLimit
@@ -426,10 +425,8 @@ def _stop_on_signals(stop: asyncio.Event) -> None:
         stop.set()
 
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        # nohup has a hang-up ignored, and that is to stay so.
-        if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
-            loop.add_signal_handler(number, asked, number)
+    for number in end_signals():
+        loop.add_signal_handler(number, asked, number)
 
 
 def worker_options(settings: RouterSettings, tls: WorkerTls | None = None) -> WorkerOptions:

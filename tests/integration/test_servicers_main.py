@@ -10,11 +10,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import grpc.aio
+import pytest
 
 from smg_proto.engine.v1 import card_pb2, engine_pb2, engine_pb2_grpc, work_pb2
 from tests.unit.servicers.fakes import read_to_end
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 # Passed on, not read.
 ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'proto'}"}  # noqa: TID251 -- for a child
 
@@ -45,13 +46,14 @@ async def worker(*arguments: str):
         await process.communicate()
 
 
-async def test_it_says_ready_with_its_real_port_and_ends_well_on_sigterm(tokenizer_dir):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+async def test_it_says_ready_with_its_real_port_and_ends_well_when_told(tokenizer_dir, number):
     async with worker("--model-path", str(tokenizer_dir), "--port", "0") as (process, words):
         assert words[0] == "ready"
         async with grpc.aio.insecure_channel(words[1].removeprefix("grpc://")) as channel:
             stub = engine_pb2_grpc.EngineServiceStub(channel)
             assert (await stub.Describe(card_pb2.DescribeRequest())).models[0].id == "m"
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         assert await process.wait() == 0
 
 
