@@ -159,6 +159,10 @@ class Worker(abc.ABC):
     def inflight_requests(self) -> int:
         """Sequences submitted here that have not ended."""
 
+    def hasten(self) -> None:
+        """Requests wait for this worker, and no other takes them: end the pause before it is connected to again."""
+        return
+
     @abc.abstractmethod
     async def run(self) -> None:
         """Connect, keep connected, reconnect with backoff. Runs until cancelled; then closes everything.

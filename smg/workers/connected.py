@@ -56,6 +56,7 @@ class ConnectedWorker(Worker):
         self._load = card_pb2.Load()
         self._health, self._wedge = self._fresh_watches()
         self._seen: object = None
+        self._backoff = Backoff(options)
 
     @property
     def is_ready(self) -> bool:
@@ -96,7 +97,7 @@ class ConnectedWorker(Worker):
 
     async def run(self) -> None:
         """Serve connections, one after the other, until cancelled."""
-        backoff = Backoff(self._options)
+        backoff = self._backoff
         now = asyncio.get_running_loop().time
         try:
             while True:
@@ -107,10 +108,14 @@ class ConnectedWorker(Worker):
                     self._lost(str(lost))
                 if now() - started_at > _LASTING_S:
                     backoff.reset()
-                await asyncio.sleep(backoff.next_s())
+                await backoff.pause()
         finally:
             self._lost("the router closed the connection", is_wanted=True)
             await self._end_tasks()
+
+    def hasten(self) -> None:
+        """Try again sooner."""
+        self._backoff.hasten()
 
     @abc.abstractmethod
     async def _serve_once(self) -> None:

@@ -60,6 +60,7 @@ class Keeper:
         self._on_load = on_load
         self._on_drained = on_drained
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._backoffs: dict[str, Backoff] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._ending: set[asyncio.Task[None]] = set()
         # Hears of the prefix caches of engines that tell of them; set before the start.
@@ -75,6 +76,7 @@ class Keeper:
         if entry.worker is not None:
             # What is cut now is no fault of the worker's, and its breaker is of no use any more.
             entry.worker.on_outcome = lambda _: None
+        self._backoffs.pop(entry.id, None)
         task = self._tasks.pop(entry.id, None)
         if task is not None:
             self._ending.add(task)
@@ -90,13 +92,20 @@ class Keeper:
         """A worker is to go: tell of it as drained at the latest when its time is over."""
         self._set_timer(entry, self._options.drain_s, self._drained_too_long)
 
+    def hasten(self, entry: RegisteredWorker) -> None:
+        """Requests wait for a worker that is not connected: try it sooner, if nothing is being tried just now."""
+        if entry.worker is not None:
+            entry.worker.hasten()
+        elif (backoff := self._backoffs.get(entry.id)) is not None:
+            backoff.hasten()
+
     def keep(self, entry: RegisteredWorker) -> None:
         """A worker that was to go is to stay."""
         self._watch_breaker(entry)
 
     async def _keep(self, entry: RegisteredWorker) -> None:
         """Keep one worker connected until cancelled."""
-        backoff = Backoff(self._options)
+        backoff = self._backoffs[entry.id] = Backoff(self._options)
         while True:
             try:
                 worker = entry.worker
@@ -113,7 +122,7 @@ class Keeper:
                 self._detach(entry, str(fault))
             except Exception:  # noqa: BLE001 - a fault of ours in one connection must not end it for ever
                 _log.exception("worker %s: the connection broke down; it is opened again", entry.url)
-            await asyncio.sleep(backoff.next_s())
+            await backoff.pause()
 
     def _attach(self, entry: RegisteredWorker, worker: Worker) -> None:
         breaker = entry.breaker

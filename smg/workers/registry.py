@@ -21,7 +21,7 @@ from smg.workers.overload import OverloadLimits
 from smg.workers.pools import Pools
 from smg.workers.probe import open_worker
 from smg.workers.rank import RankWorker
-from smg.workers.registered import API, RegisteredWorker, count_unused
+from smg.workers.registered import API, RegisteredWorker, WorkerState, count_unused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from smg_proto.engine.v1 import card_pb2
 
 _NO_LIMITS = OverloadLimits()
+
+# Lost workers that one request without a worker makes the router look at again.
+_HASTENED = 8
 
 _log = logging.getLogger(__name__)
 
@@ -96,6 +99,7 @@ class WorkerRegistry:
         self._overload = overload
         self._callbacks: list[Callable[[], None]] = []
         self._changed = asyncio.Event()
+        self._hastenings = itertools.count()
 
     def add(
         self,
@@ -315,8 +319,16 @@ class WorkerRegistry:
         if not serving and self._pools.models:
             known = ", ".join(sorted(self._pools.models))
             return ModelNotFound(f"no worker serves model {model_id!r}; served: {known}", param="model")
+        self._hasten(serving or self.workers())
         states = count_unused(serving or self.workers())
         return WorkerUnavailable(f"no worker is ready for model {model_id!r} ({states})")
+
+    def _hasten(self, workers: Sequence[RegisteredWorker]) -> None:
+        """A request finds nobody: lost workers are tried sooner, other ones at each such request."""
+        start = next(self._hastenings) * _HASTENED
+        lost = [entry for entry in workers if entry.state is WorkerState.CONNECTING]
+        for offset in range(min(_HASTENED, len(lost))):
+            self._keeper.hasten(lost[(start + offset) % len(lost)])
 
     def _drop(self, entry: RegisteredWorker) -> None:
         del self._workers[entry.id], self._by_url[entry.url]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 
 import pytest
@@ -74,3 +75,15 @@ def test_jitter_stays_within_its_share():
     pauses = [backoff.next_s() for _ in range(2000)]
     assert 0.8 <= min(pauses) < 0.85
     assert 1.15 < max(pauses) <= 1.2
+
+
+async def test_a_long_pause_can_be_cut_while_it_lasts():
+    backoff = Backoff(WorkerOptions(backoff_min_s=0.001, backoff_max_s=1e6, backoff_jitter=0))
+    for _ in range(30):
+        backoff.next_s()
+    pause = asyncio.create_task(backoff.pause())
+    while not pause.done():
+        backoff.hasten()
+        await asyncio.sleep(0)
+    # Nobody is in a pause: nothing happens.
+    backoff.hasten()

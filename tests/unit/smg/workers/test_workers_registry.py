@@ -111,6 +111,19 @@ async def test_a_model_that_nobody_serves_is_not_found(registry, opener):
     assert registry.card("x") is None
 
 
+async def test_requests_that_find_nobody_make_a_lost_worker_be_tried_sooner(opener):
+    # The pauses add up to half a day.
+    registry = WorkerRegistry(WorkerOptions(backoff_min_s=0.001, backoff_max_s=1e6), open_worker=opener)
+    registry.start()
+    opener.faults[url(1)] = [ProbeFailed("nobody there")] * 25
+    entry = registry.add(url(1))
+    while entry.worker is None:
+        with pytest.raises(WorkerUnavailable):
+            registry.place("m", make_policy("round_robin"), ROUTE)
+        await asyncio.sleep(0.001)
+    await registry.close()
+
+
 async def test_a_model_whose_workers_are_lost_is_remembered(registry, opener):
     entry, worker = await add(registry, opener, 1)
     worker.go_down()
