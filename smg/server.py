@@ -65,7 +65,7 @@ from smg.services.server import GrpcParts, GrpcServer
 from smg.settings import environment
 from smg.storage.open import make_store
 from smg.storage.upkeep import look_after
-from smg.telemetry.exporter import exposition
+from smg.telemetry.exposition import exposition
 from smg.tls.listening import listening_tls
 from smg.tls.reloading import LOOK_S
 from smg.tls.worker import WorkerTls
