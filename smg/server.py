@@ -53,6 +53,7 @@ from smg.pipelines.formats import FormatSettings
 from smg.pipelines.response_history import ResponseHistory
 from smg.pipelines.response_run import ResponseParts
 from smg.pipelines.responses import ResponsesPipeline
+from smg.pipelines.retry_budget import RetryBudget
 from smg.pipelines.stored_responses import StoredResponses
 from smg.policies import cache_aware_of, make_policy
 from smg.prompt.builder import PromptBuilder
@@ -63,7 +64,7 @@ from smg.services.server import GrpcParts, GrpcServer
 from smg.settings import environment
 from smg.storage.open import make_store
 from smg.storage.upkeep import look_after
-from smg.telemetry.exporter import exposition
+from smg.telemetry.exposition import exposition
 from smg.tls.listening import listening_tls
 from smg.tls.reloading import LOOK_S
 from smg.tls.worker import WorkerTls
@@ -202,6 +203,7 @@ class Router:
         )
         self._metrics = self.observation.metrics
         retries = retry_options(settings.retries)
+        budget = RetryBudget(settings.retries.retry_budget_ratio, self._metrics.retry_refused)
         engine_call = EngineCall(
             self.registry,
             policy,
@@ -209,11 +211,12 @@ class Router:
             timeout_s,
             self._metrics.retried,
             pins_by_rid=settings.routing.routing_key_override,
+            budget=budget,
         )
         self._decide = DecisionPipeline(
             self.catalog,
             DecisionSurfaces(settings.decisions.decision_readout),
-            ScoreCall(self.registry, policy, retries, self._metrics.retried),
+            ScoreCall(self.registry, policy, retries, self._metrics.retried, budget=budget),
             settings.decisions,
         )
         self._chat = ChatPipeline(self.catalog, engine_call)
