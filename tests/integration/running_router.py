@@ -36,7 +36,7 @@ async def running_router(
     overload=None,
     **listener,
 ):
-    """`.router`, `.http` and the stubs of the gRPC services; stopped at the end."""
+    """`.router`, `.http` and the stubs of the gRPC services; stopped at the end. Cancelling `.task` ends a drain."""
     ports = {"host": "127.0.0.1", "port": 0, "grpc_port": 0, "shutdown_grace_period_secs": 5}
     settings = RouterSettings.model_validate(
         {
@@ -60,7 +60,7 @@ async def running_router(
     router, stop = Router(settings), asyncio.Event()
     ready = asyncio.get_running_loop().create_future()
     async with asyncio.TaskGroup() as group:
-        group.create_task(router.run(ready.set_result, stop))
+        task = group.create_task(router.run(ready.set_result, stop))
         addresses = await ready
         if urls:
             assert await router.registry.wait_ready(20)
@@ -77,6 +77,7 @@ async def running_router(
                 yield SimpleNamespace(
                     router=router,
                     stop=stop,
+                    task=task,
                     target=f"127.0.0.1:{addresses.grpc_port}",
                     addresses=addresses,
                     channel=channel,

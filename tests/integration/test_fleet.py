@@ -119,7 +119,8 @@ async def test_a_server_that_returns_with_another_tokenizer_has_it_read_again(
 async def test_a_fleet_with_two_tokenizers_answers_from_the_majority(echo_worker, thinking_tokenizer_dir):
     urls = [await echo_worker(), await echo_worker()]
     odd = await echo_worker(model_paths=(str(thinking_tokenizer_dir),))
-    async with running_router(odd, *urls) as gateway:
+    # Not by load: who gets which of equals is chance.
+    async with running_router(odd, *urls, routing={"policy": "round_robin"}) as gateway:
         await until(lambda: len(gateway.router.registry.snapshots("m")) == 2)
         workers = {each["url"]: each for each in (await gateway.http.get("/workers")).json()["workers"]}
         assert "tokenizer" in workers[odd]["reason"]

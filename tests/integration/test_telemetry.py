@@ -64,7 +64,7 @@ async def test_who_is_not_let_in_is_counted(echo_worker):
     url = await echo_worker(step_seconds=0.01)
     full = {"max_concurrent_requests": 1, "queue_size": 0}
     async with running_router(url, admission=full) as gateway:
-        long = {**BODY, "stream": True, "messages": [{"role": "user", "content": "[[len:100]]"}]}
+        long = {**BODY, "stream": True, "messages": [{"role": "user", "content": "[[say:x]][[hang]]"}]}
         async with gateway.http.stream("POST", CHAT, json=long) as stream:
             lines = stream.aiter_lines()
             await anext(lines)
@@ -82,7 +82,7 @@ async def test_a_lost_worker_counts_as_a_failover_and_a_new_connection(echo_work
     first, second = await echo_worker(step_seconds=0.01), await echo_worker(step_seconds=0.01)
     async with running_router(first, second, routing={"policy": "round_robin"}) as gateway:
         await until(lambda: len(gateway.router.registry.snapshots("m")) == 2)
-        long = {**BODY, "stream": True, "messages": [{"role": "user", "content": "[[len:60]]"}]}
+        long = {**BODY, "stream": True, "messages": [{"role": "user", "content": "[[len:80]]"}]}
         async with gateway.http.stream("POST", CHAT, json=long) as stream:
             lines = stream.aiter_lines()
             await anext(lines)
