@@ -67,8 +67,8 @@ class AdminHandlers:
             url = body.get("url")
             if not isinstance(url, str):
                 raise InvalidRequest("url is missing; it must be a string such as grpc://host:port")
-            kind = body.get("worker_type") or "regular"
-            if kind != "regular":
+            kind = body.get("worker_type")
+            if kind not in (None, "", "regular"):
                 raise InvalidRequest(f"worker_type is {str(kind)[:40]!r}; only 'regular' is served")
             worker = self._registry.add(url, _labels(body), only_models=_models(body))
             location = f"/workers/{worker.id}"
@@ -201,7 +201,9 @@ def _object(request: HttpRequest) -> dict[str, Any]:
 
 
 def _labels(body: dict[str, Any]) -> dict[str, str]:
-    labels: Any = body.get("labels") or {}
+    labels: Any = body.get("labels")
+    if labels is None:
+        return {}
     if not isinstance(labels, dict):
         raise InvalidRequest("labels must be an object of strings")
     items = cast("dict[str, Any]", labels)
@@ -215,9 +217,12 @@ def _labels(body: dict[str, Any]) -> dict[str, str]:
 
 
 def _models(body: dict[str, Any]) -> list[str]:
-    models: Any = body.get("models") or []
-    if body.get("model_id"):
-        models = [body["model_id"]]
+    models: Any = body.get("models")
+    if models is None:
+        models = []
+    model_id = body.get("model_id")
+    if model_id not in (None, ""):
+        models = [model_id]
     if not isinstance(models, list) or not all(isinstance(each, str) for each in cast("list[Any]", models)):
         raise InvalidRequest("models must be an array of names")
     names = cast("list[str]", models)

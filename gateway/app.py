@@ -20,6 +20,7 @@ from smg.callers.audit import AdminCall
 from smg.callers.directory import check_role
 from smg.errors import BodyTooLarge, InternalError, MethodNotAllowed, SmgError, WorkerUnavailable
 from smg.telemetry.access import log_http
+from smg.telemetry.server_timing import timing_of_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,6 +49,7 @@ class Limits:
         id_headers: headers that may carry a request id, in lower case; the first usable one wins.
         access_log: log a line per request.
         key_headers: headers that may carry a routing key, likewise.
+        tells_timing: errors of the models' endpoints say in Server-Timing what took how long.
     """
 
     max_body_bytes: int
@@ -56,6 +58,7 @@ class Limits:
     id_headers: tuple[bytes, ...]
     access_log: bool = False
     key_headers: tuple[bytes, ...] = (b"x-smg-routing-key",)
+    tells_timing: bool = False
 
 
 class Observer(Protocol):
@@ -173,7 +176,7 @@ class Exchange:
         self._route: Route | None = None
         self._parameters: dict[str, str] = {}
         self._task: asyncio.Task[None] | None = None
-        self._started_at = monotonic() if limits.access_log else 0.0
+        self._started_at = monotonic() if limits.access_log or limits.tells_timing else 0.0
         self._has_begun = self._is_gone = self._is_over = False
 
     def admit(self) -> None:
@@ -365,9 +368,18 @@ class Exchange:
             headers.append((b"allow", error.param.encode()))
         headers.append((b"content-length", b"%d" % len(body)))
         headers.append((b"x-request-id", self._context.request_id.encode()))
+        if self._app.limits.tells_timing and self._route is not None and self._route.is_admitted:
+            headers.append((b"server-timing", self._error_timing()))
         self.reply.start(status, headers)
         self.reply.end(body)
         return status
+
+    def _error_timing(self) -> bytes:
+        meter = self.reply.meter
+        if meter is not None:
+            return meter.error_timing()
+        # It had no place among the running ones yet.
+        return timing_of_error(self._started_at, 0.0, 0.0, 0.0, monotonic())
 
 
 def _is_read(method: str) -> bool:

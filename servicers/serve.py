@@ -171,7 +171,7 @@ async def serve_until_signal(
     tls: TlsFiles | None = None,
     speaks_sglang: bool = False,
 ) -> None:
-    """Serve until SIGTERM or SIGINT, then drain. A second signal cuts the drain short.
+    """Serve until SIGTERM, SIGINT or a hang-up, then drain. A second signal cuts the drain short.
 
     Raises:
         CannotListen: the address cannot be bound.
@@ -187,8 +187,10 @@ async def serve_until_signal(
             starting.result().cut()
         stopping.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        # nohup has a hang-up ignored, and that is to stay so.
+        if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, on_signal)
     told_to_stop = loop.create_task(stopping.wait())
     try:
         await asyncio.wait((starting, told_to_stop), return_when=asyncio.FIRST_COMPLETED)

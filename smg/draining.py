@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 from typing import TYPE_CHECKING, Protocol
 
 from smg.errors import WorkerUnavailable
@@ -21,6 +22,12 @@ logger = logging.getLogger(__name__)
 
 # Time for the ends of answers that did not finish in the grace period to reach their clients and engines.
 FAREWELL_S = 1.0
+
+
+def end_signals() -> list[signal.Signals]:
+    """The signals that ask for an orderly end. A hang-up that is ignored, as nohup has it, stays ignored."""
+    asking = [signal.SIGTERM, signal.SIGINT]
+    return asking if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [*asking, signal.SIGHUP]
 
 
 class HttpSide(Protocol):

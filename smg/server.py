@@ -11,7 +11,6 @@ import contextlib
 import gc
 import logging
 import os
-import signal
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -35,7 +34,7 @@ from gateway.sse import KeepAlive
 from gateway.status import StatusHandlers
 from smg.callers.audit import AuditLog
 from smg.callers.directory import caller_directory
-from smg.draining import Drain
+from smg.draining import Drain, end_signals
 from smg.mcp.open import make_sessions, read_servers
 from smg.observation import Observation
 from smg.pipelines.background import BackgroundResponses
@@ -57,6 +56,7 @@ from smg.pipelines.formats import FormatSettings
 from smg.pipelines.response_history import ResponseHistory
 from smg.pipelines.response_run import ResponseParts
 from smg.pipelines.responses import ResponsesPipeline
+from smg.pipelines.retry_budget import RetryBudget
 from smg.pipelines.stored_responses import StoredResponses
 from smg.policies import cache_aware_of, make_policy
 from smg.services.chat import StreamLimits
@@ -67,7 +67,7 @@ from smg.services.server import GrpcParts, GrpcServer
 from smg.settings import environment
 from smg.storage.open import make_store
 from smg.storage.upkeep import look_after
-from smg.telemetry.exporter import exposition
+from smg.telemetry.exposition import exposition
 from smg.tls.listening import listening_tls
 from smg.tls.reloading import LOOK_S
 from smg.tls.worker import WorkerTls
@@ -182,6 +182,7 @@ class Router:
             id_headers=tuple(name.encode() for name in settings.telemetry.request_id_headers),
             access_log=settings.telemetry.access_log,
             key_headers=tuple(name.encode() for name in settings.routing.routing_key_headers),
+            tells_timing=settings.telemetry.server_timing,
         )
         self.app = GatewayApp(
             RouteTable(routes),
@@ -213,6 +214,7 @@ class Router:
         )
         self._metrics = self.observation.metrics
         retries = retry_options(settings.retries)
+        budget = RetryBudget(settings.retries.retry_budget_ratio, self._metrics.retry_refused)
         engine_call = EngineCall(
             self.registry,
             policy,
@@ -220,11 +222,12 @@ class Router:
             timeout_s,
             self._metrics.retried,
             pins_by_rid=settings.routing.routing_key_override,
+            budget=budget,
         )
         self._decide = DecisionPipeline(
             self.catalog,
             DecisionSurfaces(settings.decisions.decision_readout),
-            ScoreCall(self.registry, policy, retries, self._metrics.retried),
+            ScoreCall(self.registry, policy, retries, self._metrics.retried, budget=budget),
             settings.decisions,
         )
         encoding = Encoding(
@@ -351,9 +354,8 @@ class Router:
                 await self.history.close()
 
     async def _exposition(self) -> bytes:
-        registry = self.observation.told
-        # Other processes are waited for, and adding up takes milliseconds.
-        return await asyncio.to_thread(exposition, registry) if self._siblings else exposition(registry)
+        # Other processes are waited for, and a large fleet's take a tenth of a second.
+        return await asyncio.to_thread(exposition, self.observation.told)
 
     async def _preload(self) -> None:
         """Load tokenizers as models appear, so that a first request does not wait for them."""
@@ -499,7 +501,5 @@ def _stop_on_signals(stop: asyncio.Event) -> None:
         stop.set()
 
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        # nohup has a hang-up ignored, and that is to stay so.
-        if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
-            loop.add_signal_handler(number, asked, number)
+    for number in end_signals():
+        loop.add_signal_handler(number, asked, number)

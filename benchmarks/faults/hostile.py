@@ -2,8 +2,9 @@
 
     python -m benchmarks.faults.hostile [--idle 5000] [--only NAME]
 
-One gateway before one echo engine, both processes of their own. A steady client asks for short streams at a fixed rate
-the whole time; its times to the last byte are told for each load, beside those without any.
+One gateway before one echo engine, both processes of their own. A steady client asks for short streams at a fixed rate;
+its times to the last byte are told for each load, and beside them those without it, taken before and after it in the same
+run: a machine that others use is not the same from one minute to the next.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "bench"
 RATE = 40.0
 LOAD_S = 8.0
+# Without a load, before it and after it each.
+BASE_S = 4.0
 SPARE_FILES = 1000
 # Without an end, 4 tokens each 50 ms.
 LONG_STREAM = "[[len:20000]][[chunk:4]][[delay:50]]"
@@ -61,9 +64,17 @@ async def _probe(port: int, seconds: float) -> Quantiles:
     return times
 
 
-async def _probe_elsewhere(port: int) -> Quantiles:
+async def _probe_elsewhere(port: int, seconds: float = LOAD_S) -> Quantiles:
     """The same in a process of its own: this one is busy with being hostile. Raises ChildFailed."""
-    command = [sys.executable, "-m", "benchmarks.faults.hostile", "--probe", str(port)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.faults.hostile",
+        "--probe",
+        str(port),
+        "--seconds",
+        str(seconds),
+    ]
     process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
     told, _ = await process.communicate()
     if process.returncode:
@@ -206,6 +217,7 @@ LOADS: dict[str, Callable[[int], contextlib.AbstractAsyncContextManager[str]]] =
 
 async def _idle_streams(port: int, pid: int, count: int) -> str:
     """Open streams that have begun and say nothing. Returns what they cost."""
+    alone = await _probe_elsewhere(port, BASE_S)
     before_kb, files = rss_kb(pid), open_files(pid)
     raw = request_bytes(_body("[[say:x]][[nocomplete]]"))
     streams: list[asyncio.StreamWriter] = []
@@ -227,12 +239,20 @@ async def _idle_streams(port: int, pid: int, count: int) -> str:
     finally:
         for writer in streams:
             writer.close()
-    return f"{line}\n    {each:.1f} kB each in the gateway, {opened} sockets"
+    await asyncio.sleep(1.0)
+    alone.values += (await _probe_elsewhere(port, BASE_S)).values
+    return f"{line}\n{_ratio(alone, times)}\n    {each:.1f} kB each in the gateway, {opened} sockets"
 
 
 def _line(what: str, times: Quantiles) -> str:
     p50, p99, worst = (times[share] * 1e3 for share in (0.5, 0.99, 1.0))
     return f"{what:45} p50 {p50:7.1f} ms  p99 {p99:7.1f} ms  max {worst:7.1f} ms"
+
+
+def _ratio(alone: Quantiles, times: Quantiles) -> str:
+    """How much longer the slowest in a hundred waits than without the load."""
+    p99, without = times[0.99] * 1e3, alone[0.99] * 1e3
+    return f"    p99 of others: {p99:.1f} ms with, {without:.1f} ms without: ratio {p99 / without:.2f}"
 
 
 async def _run(idle: int, only: str | None) -> None:
@@ -247,11 +267,14 @@ async def _run(idle: int, only: str | None) -> None:
         for name, load in LOADS.items():
             if only not in (None, name):
                 continue
+            before = await _probe_elsewhere(port, BASE_S)
             async with load(port) as what:
                 await asyncio.sleep(1.0)
                 times = await _probe_elsewhere(port)
             print(_line(what, times), flush=True)
             await asyncio.sleep(1.0)
+            before.values += (await _probe_elsewhere(port, BASE_S)).values
+            print(_ratio(before, times), flush=True)
         await asyncio.sleep(2.0)
         left = await asyncio.to_thread(metric, port, "smg_requests_inflight")
         slow = await asyncio.to_thread(metric, port, "smg_slow_reader_aborts_total")
@@ -267,9 +290,10 @@ def main() -> None:
     parser.add_argument("--idle", type=int, default=5000, help="idle open streams")
     parser.add_argument("--only", choices=[*LOADS, "idle"], help="one load alone")
     parser.add_argument("--probe", type=int, metavar="PORT", help="be the steady client, and print its times")
+    parser.add_argument("--seconds", type=float, default=LOAD_S, help="how long the steady client asks")
     asked = parser.parse_args()
     if asked.probe:
-        print(json.dumps(uvloop.run(_probe(asked.probe, LOAD_S)).values))
+        print(json.dumps(uvloop.run(_probe(asked.probe, asked.seconds)).values))
         return
     # Each stream is a socket here and one in the gateway, which inherits the limit.
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

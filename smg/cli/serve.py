@@ -6,7 +6,6 @@ import asyncio
 import importlib
 import importlib.util
 import os
-import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ from smg.cli.router_run import (
     start_logging,
 )
 from smg.cli.screen import new_screen
+from smg.draining import end_signals
 from smg.errors import SmgError
 from smg.settings import ServeSettings
 
@@ -93,15 +93,15 @@ def embedding_model(engine: EngineSettings) -> str | None:
 
 
 class _Stop:
-    """What SIGTERM and Ctrl-C do: the first ends everything in order, a second one at once."""
+    """What SIGTERM, Ctrl-C and a hang-up do: the first ends everything in order, a second one at once."""
 
     def __init__(self, engine: EngineProcess) -> None:
-        """Listen to both signals. Must be made in the task that starts everything."""
+        """Listen to the signals. Must be made in the task that starts everything."""
         self.asked = asyncio.Event()
         self._engine = engine
         self._starting = asyncio.current_task()
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in end_signals():
             loop.add_signal_handler(number, self._take, number)
 
     def started(self) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from smg.errors import InternalError, ModelNotFound, SmgError, WorkerUnavailable
+from smg.workers.registered import count_unused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -157,8 +158,9 @@ class ModelCatalog:
     def _unknown(self, name: str) -> ModelNotFound | WorkerUnavailable:
         models = self._registry.models()
         if not models and self._registry.workers():
-            reasons = "; ".join(f"{worker.url}: {worker.reason}" for worker in self._registry.workers()[:5])
-            return WorkerUnavailable(f"no worker has told its models yet ({reasons})")
+            self._registry.hurry()
+            states = count_unused(self._registry.workers())
+            return WorkerUnavailable(f"no worker has told its models yet ({states})")
         known = ", ".join(sorted(models)[:20]) or "none"
         return ModelNotFound(f"no worker serves the model {name[:200]!r}; served: {known}")
 

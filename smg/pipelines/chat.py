@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from smg.pipelines.meter import RequestMeter
     from smg.pipelines.sinks import AnswerSink
     from smg.profiles import Adapted, Profile
-    from smg.types.context import RequestContext
+    from smg.types.context import RequestContext, TraceHeaders
     from smg_proto.chat.v1 import chat_pb2
 
 ANY_JSON_OBJECT = '{"type":"object"}'
@@ -81,7 +81,7 @@ class ChatPipeline:
             check_output(model.card, request.sampling)
         answer = Answer(context.answer_id(request.rid), meter.created, model.id, sink, model.formats.label)
         enforced = self._catalog.enforced(model.id) if model.formats.holds_native else ()
-        arguments = (model, request, meter.traceparent, prompted, profile, enforced)
+        arguments = (model, request, meter.trace_headers, prompted, profile, enforced)
         plan = await in_thread(_plan, *arguments) if is_long else _plan(*arguments)
         work = Work(
             meter.route,
@@ -129,7 +129,7 @@ def _refuse_other_outputs(request: chat_pb2.ChatRequest) -> None:
 def _plan(
     model: ServedModel,
     request: chat_pb2.ChatRequest,
-    traceparent: str,
+    trace: TraceHeaders,
     prompted: ChatPrompt,
     profile: Profile,
     enforced: Sequence[Sequence[str]],
@@ -153,7 +153,7 @@ def _plan(
         ),
         logprobs=logprobs,
         reasoning=prompted.thinks,
-        traceparent=traceparent,
+        trace=trace,
     )
 
 

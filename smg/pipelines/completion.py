@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from smg.pipelines.engine_call import EngineCall
     from smg.pipelines.meter import RequestMeter
     from smg.pipelines.sinks import AnswerSink
-    from smg.types.context import RequestContext
+    from smg.types.context import RequestContext, TraceHeaders
     from smg_proto.chat.v1 import completion_pb2
 
 
@@ -52,7 +52,7 @@ class CompletionPipeline:
         if request.best_of:
             sink = _best_of(request, echoes, sink)
         answer = Answer(context.answer_id(request.rid), meter.created, model.id, sink)
-        plan = _plan(model, request, meter.traceparent, echoes)
+        plan = _plan(model, request, meter.trace_headers, echoes)
         work = Work(
             meter.route,
             model.id,
@@ -82,7 +82,7 @@ def _best_of(
 def _plan(
     model: ServedModel,
     request: completion_pb2.CompletionRequest,
-    traceparent: str,
+    trace: TraceHeaders,
     echoes: Sequence[PromptEcho],
 ) -> GenerationPlan:
     fields = set_fields(request.sampling)
@@ -95,7 +95,7 @@ def _plan(
         stream=request.stream,
         constraint=constraint(fields, request.json_schema if request.HasField("json_schema") else None),
         logprobs=logprobs,
-        traceparent=traceparent,
+        trace=trace,
         echoes=echoes,
     )
 

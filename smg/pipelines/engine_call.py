@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from smg.errors import DeadlineExceeded, InvalidRequest, SmgError, WorkerUnavailable
 from smg.pipelines.plan import Group
+from smg.pipelines.retry_budget import RetryBudget
 from smg.pipelines.turns import Turns
 from smg.policies.base import RouteRequest
 from smg.policies.hints import lineage_key, parse_routing_tokens
@@ -144,6 +145,7 @@ class EngineCall:
         on_retry: Callable[[str], None],
         *,
         pins_by_rid: bool = False,
+        budget: RetryBudget | None = None,
     ) -> None:
         """Prepare.
 
@@ -153,9 +155,11 @@ class EngineCall:
             retries: how often and how fast.
             timeout_s: bounds one request from its arrival, retries included.
             on_retry: told of every further attempt.
+            budget: bounds the retries of all requests together; None for one that does not.
             pins_by_rid: a request's `rid` is its routing key, before those in headers.
         """
         self._pins_by_rid = pins_by_rid
+        self._budget = budget or RetryBudget(0.0)
         self._registry = registry
         self._policy = policy
         self._retries = retries
@@ -173,6 +177,7 @@ class EngineCall:
         """
         answer.turns = self._turns
         self._running.add(answer)
+        self._budget.began()
         late_at = work.arrived_at + self._timeout_s
         deadline = asyncio.get_running_loop().call_at(late_at, self._time_out, answer)
         try:
@@ -219,6 +224,8 @@ class EngineCall:
                     # That nobody is there is told at once, but to a client that has the beginning of its answer.
                     is_refused = not answer.can_retry(error) or (worker is None and not answer.is_open)
                     if is_refused or attempt == self._retries.max_attempts:
+                        raise
+                    if not answer.is_open and not self._budget.take(len(self._running)):
                         raise
                 else:
                     return

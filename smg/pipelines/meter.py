@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from smg.errors import SmgError
 from smg.telemetry.metrics import RequestResult
-from smg.telemetry.server_timing import timing_of_answer, timing_of_stream
+from smg.telemetry.server_timing import timing_of_answer, timing_of_error, timing_of_stream
 from smg.telemetry.tracing import TracedRequest, unix_time
+from smg.types.context import NO_TRACE, TraceHeaders
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -71,7 +72,7 @@ class Meters:
         meter = RequestMeter(self._metrics, route, context, arrived_at)
         if self._tracing is not None:
             meter.trace = trace = self._tracing.begin(context.traceparent, context.tracestate)
-            meter.traceparent = trace.outgoing
+            meter.trace_headers = TraceHeaders(trace.outgoing, trace.tracestate)
         return meter
 
 
@@ -90,13 +91,13 @@ class RequestMeter:
         prompted_at: when its prompt was made and it went to an engine.
         ended_at: when its answer had ended.
         model: id of its model; empty until that is known.
-        traceparent: W3C trace context for the engine.
+        trace_headers: W3C trace context for the engine.
         trace: its trace; None where no traces are made.
     """
 
     __slots__ = (
         "created", "route", "arrived_at", "admitted_at", "parsed_at", "prompted_at", "ended_at", "model",
-        "traceparent", "trace", "_context", "_metrics", "_series", "_answer",
+        "trace_headers", "trace", "_context", "_metrics", "_series", "_answer",
     )  # fmt: skip
 
     def __init__(
@@ -110,7 +111,9 @@ class RequestMeter:
         self.arrived_at = arrived_at or self.admitted_at
         self.prompted_at = self.ended_at = 0.0
         self.model = ""
-        self.traceparent = context.traceparent
+        parent = context.traceparent
+        # Without the one, the other means nothing.
+        self.trace_headers = TraceHeaders(parent, context.tracestate) if parent else NO_TRACE
         self.trace: RequestTrace | None = None
         self._series: RequestSeries
         self._answer: Measured | None = None
@@ -168,6 +171,13 @@ class RequestMeter:
         if not opened_at:
             return timing_of_stream(*times)
         return timing_of_answer(*times, opened_at, monotonic() if is_whole else 0.0)
+
+    def error_timing(self) -> bytes:
+        """The same for a request that ends now with an error: the phases that are over, and the whole time."""
+        arrived_at, admitted_at, parsed_at = self.arrived_at, self.admitted_at, self.parsed_at
+        # Until the message is made, both are the same moment.
+        parsed_at = 0.0 if parsed_at == admitted_at else parsed_at
+        return timing_of_error(arrived_at, admitted_at, parsed_at, self.prompted_at, monotonic())
 
     def answered(self, status: int) -> None:
         """All is said, with this HTTP status or what the gRPC status corresponds to. The trace ends here."""

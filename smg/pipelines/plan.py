@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from smg.pipelines.choice import Choice
 from smg.pipelines.echo import SharedEcho
 from smg.pipelines.sampling import engine_sampling
+from smg.types.context import NO_TRACE, TraceHeaders
 from smg_proto.engine.v1 import work_pb2
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class GenerationPlan(NamedTuple):
         constraint: form that the output must have; None for any.
         logprobs: log-probabilities to ask for; None for none.
         reasoning: the output begins inside reasoning.
-        traceparent: W3C trace context; empty when there is none.
+        trace: W3C trace context.
         echoes: for each prompt, how its choices show it and go on from it; empty where they answer it.
     """
 
@@ -57,7 +58,7 @@ class GenerationPlan(NamedTuple):
     constraint: work_pb2.Constraint | None = None
     logprobs: work_pb2.LogprobsOptions | None = None
     reasoning: bool = False
-    traceparent: str = ""
+    trace: TraceHeaders = NO_TRACE
     echoes: Sequence[PromptEcho] = ()
 
     @property
@@ -93,7 +94,8 @@ class GenerationPlan(NamedTuple):
                     model=self.model.id,
                     lora=self.fields.get("lora_path", ""),
                     request_id=answer.id,
-                    traceparent=self.traceparent,
+                    traceparent=self.trace.parent,
+                    tracestate=self.trace.state,
                     reasoning=self.reasoning,
                 )
             )

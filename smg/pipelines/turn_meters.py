@@ -26,5 +26,5 @@ class TurnMeters:
         meter = self._meters.start(self._first.route, self._context)
         # The trace is the request's; nobody ends one of a turn.
         meter.trace = None
-        meter.traceparent = self._first.traceparent
+        meter.trace_headers = self._first.trace_headers
         return meter

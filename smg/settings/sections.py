@@ -270,6 +270,12 @@ class RetrySettings(Section):
     retry_max_backoff_ms: int = setting(30_000, "Longest wait between attempts, in milliseconds.", ge=0)
     retry_backoff_multiplier: float = setting(1.5, "Factor from one wait to the next.", ge=1)
     retry_jitter_factor: float = setting(0.2, "Share of a wait that is random.", ge=0, le=1)
+    retry_budget_ratio: float = setting(
+        0.5,
+        "Most retries before the first token per request, over 10 seconds and all requests; 100 are always allowed."
+        " 0: no bound.",
+        ge=0,
+    )
     disable_retries: bool = setting(False, "One attempt per request.")
 
     @model_validator(mode="after")

@@ -89,7 +89,7 @@ class RouterMetrics(Collector):
         self._errors: Counter[tuple[str, str]] = Counter()
         self._rejections: Counter[str] = Counter(dict.fromkeys(REJECTIONS.values(), 0))
         self._picks: dict[str, int] = {}
-        self._slow_readers = 0
+        self._slow_readers = self._retries_refused = 0
         registry.register(self)
 
     def set_models(self, models: Iterable[str]) -> None:
@@ -144,6 +144,10 @@ class RouterMetrics(Collector):
     def retried(self, route: str) -> None:
         """A request is given to a worker again."""
         self._retries[route if route in self._routes else OTHER] += 1
+
+    def retry_refused(self) -> None:
+        """A request was not tried again because too many were."""
+        self._retries_refused += 1
 
     def slow_reader_aborted(self) -> None:
         """A stream was cut because its client did not read."""
@@ -220,6 +224,11 @@ class RouterMetrics(Collector):
         for url, count in list(self._picks.items()):
             picks.add_metric([url], count)
         yield from (rejections, retries, picks)
+        yield CounterMetricFamily(
+            "smg_retries_refused",
+            "Requests that were not tried again because of --retry-budget-ratio.",
+            value=self._retries_refused,
+        )
         yield CounterMetricFamily(
             "smg_slow_reader_aborts", "Streams cut because the client did not read.", value=self._slow_readers
         )

@@ -24,6 +24,15 @@ def timing_of_stream(arrived_at: float, admitted_at: float, parsed_at: float, pr
     return b", ".join(parts)
 
 
+def timing_of_error(
+    arrived_at: float, admitted_at: float, parsed_at: float, prompted_at: float, ended_at: float
+) -> bytes:
+    """The phases that are over of a request that ended without an answer. Args: seconds; 0 where not reached."""
+    phases = timing_of_stream(arrived_at, admitted_at, parsed_at, prompted_at)
+    total = b"total;dur=%.3f" % ((ended_at - arrived_at) * 1e3)
+    return b"%b, %b" % (phases, total) if phases else total
+
+
 def timing_of_answer(
     arrived_at: float,
     admitted_at: float,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -87,21 +88,24 @@ class WorkerMetrics(Collector):
         states = GaugeMetricFamily(
             "smg_worker_state", "1 for the state that the worker is in.", labels=["worker", "state"]
         )
+        steps, connections = counters["steps"].samples, counters["connections"].samples
         for worker in self._workers():
-            label = [worker.url]
-            for name, value in _gauges_of(worker).items():
-                gauges[name].add_metric(label, value)
-            counters["steps"].add_metric(label, worker.load.steps)
-            counters["connections"].add_metric(label, worker.connections)
+            url, state_now, load = worker.url, worker.state_name, worker.load
+            # One mapping for all of them: there are tens of thousands of samples in a large fleet.
+            labels = {"worker": url}
+            for name, value in _gauges_of(worker, state_now, load).items():
+                gauges[name].samples.append(Sample(f"smg_worker_{name}", labels, value))
+            steps.append(Sample("smg_worker_steps_total", labels, load.steps))
+            connections.append(Sample("smg_worker_connections_total", labels, worker.connections))
             for state in STATES:
-                states.add_metric([worker.url, state], worker.state_name == state)
+                told = {"worker": url, "state": state}
+                states.samples.append(Sample("smg_worker_state", told, state_now == state))
         yield from (*gauges.values(), *counters.values(), states)
 
 
-def _gauges_of(worker: WorkerState) -> dict[str, float]:
-    load = worker.load
+def _gauges_of(worker: WorkerState, state_name: str, load: WorkerLoad) -> dict[str, float]:
     return {
-        "ready": worker.state_name == "ready",
+        "ready": state_name == "ready",
         "inflight_requests": worker.inflight_requests,
         "running_sequences": load.running,
         "waiting_sequences": load.waiting,

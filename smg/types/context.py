@@ -80,6 +80,16 @@ class PlacementNote:
         self.worker_url = self.reason = ""
 
 
+class TraceHeaders(NamedTuple):
+    """The W3C trace context that workers get. Attributes: parent: `traceparent`; state: `tracestate`; empty for none."""
+
+    parent: str = ""
+    state: str = ""
+
+
+NO_TRACE = TraceHeaders()
+
+
 class RequestContext(NamedTuple):
     """What travels with a request beside its message.
 

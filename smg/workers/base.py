@@ -169,6 +169,9 @@ class Worker(abc.ABC):
             ProtocolMismatch: the address no longer speaks this protocol; somebody has to probe it again.
         """
 
+    def hurry(self) -> None:  # noqa: B027 - a worker that keeps no connection has nothing to do
+        """Requests find no worker: do not wait long before the next try to connect."""
+
     @abc.abstractmethod
     def generate(self, request: work_pb2.Generate, listener: GenerateListener) -> int:
         """Submit a sequence.

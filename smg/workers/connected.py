@@ -15,6 +15,7 @@ from smg.errors import UNAVAILABLE, EngineError, WorkerUnavailable
 from smg.workers.address import parse_url
 from smg.workers.backoff import Backoff
 from smg.workers.base import Worker
+from smg.workers.ending import end_all
 from smg.workers.failures import lost_error
 from smg.workers.health import HealthGate, WedgeWatch
 from smg_proto.engine.v1 import card_pb2
@@ -30,6 +31,8 @@ _WEDGE_LOOKS = 4
 
 # Pause between checks of a worker that is not well: it is wanted back.
 _SICK_INTERVAL_S = 1.0
+# And of one that has not been well since it was connected: most likely it is about to be.
+_STARTING_INTERVAL_S = 0.25
 
 # A connection that lasted so long was a success: the next loss starts with the shortest pause again.
 _LASTING_S = 5.0
@@ -56,6 +59,7 @@ class ConnectedWorker(Worker):
         self._load = card_pb2.Load()
         self._health, self._wedge = self._fresh_watches()
         self._seen: object = None
+        self._backoff = Backoff(options)
 
     @property
     def is_ready(self) -> bool:
@@ -96,7 +100,7 @@ class ConnectedWorker(Worker):
 
     async def run(self) -> None:
         """Serve connections, one after the other, until cancelled."""
-        backoff = Backoff(self._options)
+        backoff = self._backoff
         now = asyncio.get_running_loop().time
         try:
             while True:
@@ -107,10 +111,14 @@ class ConnectedWorker(Worker):
                     self._lost(str(lost))
                 if now() - started_at > _LASTING_S:
                     backoff.reset()
-                await asyncio.sleep(backoff.next_s())
+                await backoff.pause()
         finally:
             self._lost("the router closed the connection", is_wanted=True)
             await self._end_tasks()
+
+    def hurry(self) -> None:
+        """Do not wait long before the next try."""
+        self._backoff.hurry()
 
     @abc.abstractmethod
     async def _serve_once(self) -> None:
@@ -149,14 +157,19 @@ class ConnectedWorker(Worker):
         """Wait for tasks of the worker's own, all cancelled by now. There are none unless a protocol has some."""
 
     async def _serve_together(self, *parts: Coroutine[None, None, None]) -> None:
-        """Run the parts of a connection, and the watches, until the first of them loses it."""
+        """Run the parts of a connection, and the watches, until the first of them loses it.
+
+        No TaskGroup: until Python 3.13 it drops a cancellation that arrives while it ends its tasks, and the worker
+        would be connected again for ever while the one who cancelled it waits for its end.
+        """
+        tasks = [asyncio.ensure_future(part) for part in (*parts, self._watch_health(), self._watch_steps())]
         try:
-            async with asyncio.TaskGroup() as group:
-                for part in (*parts, self._watch_health(), self._watch_steps()):
-                    group.create_task(part)
-        except* ConnectionLost as losses:
-            # The first to notice is enough: the others lost the same connection.
-            raise ConnectionLost(str(losses.exceptions[0])) from losses
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            faults = [fault for task in tasks if task.done() and (fault := task.exception()) is not None]
+        finally:
+            await end_all(tasks)
+        # The first to notice is enough: the others lost the same connection. A fault of ours is not to be taken for that.
+        raise next((fault for fault in faults if not isinstance(fault, ConnectionLost)), faults[0])
 
     async def _check_health(self) -> None:
         """Take one look; the first one after a connection is opened too."""
@@ -166,8 +179,10 @@ class ConnectedWorker(Worker):
     async def _watch_health(self) -> None:
         while True:
             interval_s = self._options.health_interval_s
-            is_well = self._health.is_healthy and not self._wedge.is_wedged
-            await asyncio.sleep(interval_s if is_well else min(interval_s, _SICK_INTERVAL_S))
+            if not self._health.is_healthy or self._wedge.is_wedged:
+                sick_s = _SICK_INTERVAL_S if self._health.was_healthy else _STARTING_INTERVAL_S
+                interval_s = min(interval_s, sick_s)
+            await asyncio.sleep(interval_s)
             if self._options.is_health_checked:
                 await self._check_health()
             if self._wedge.is_wedged:
@@ -189,7 +204,8 @@ class ConnectedWorker(Worker):
         while True:
             if self._wedge.observe(now(), self._progress_seen(), self._sequences_running()):
                 if self._wedge.is_wedged:
-                    self._give_up(lost_error(self.url, self.reason))
+                    _log.warning("worker %s: %s; its work goes on elsewhere", self.url, self.reason)
+                    self._give_up(lost_error())
                     self.on_load_change()
                 self._notify()
             await asyncio.sleep(self._options.wedge_s / _WEDGE_LOOKS)
@@ -219,7 +235,7 @@ class ConnectedWorker(Worker):
         self._load = card_pb2.Load()
         self._health, self._wedge = self._fresh_watches()
         self._notify()
-        error = lost_error(self.url, why)
+        error = lost_error()
         if is_wanted:
             self._give_up(error)
         else:
@@ -244,9 +260,7 @@ class ConnectedWorker(Worker):
     def _refuse_unless_open(self) -> None:
         """Raise WorkerUnavailable unless work can be submitted."""
         if not self._is_open:
-            raise WorkerUnavailable(f"worker {self.url} is not connected: {self._why_closed}")
+            raise WorkerUnavailable("the worker is not connected")
 
     def _not_connected(self) -> EngineError:
-        return EngineError(
-            f"worker {self.url} is not connected: {self._why_closed}", engine_code=UNAVAILABLE, can_retry=True
-        )
+        return EngineError("the worker is not connected", engine_code=UNAVAILABLE, can_retry=True)

@@ -8,6 +8,9 @@ from smg.errors import DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, UNAVAILABLE, Engin
 RETRYABLE_CODES = frozenset((UNAVAILABLE, RESOURCE_EXHAUSTED, DEADLINE_EXCEEDED))
 
 
-def lost_error(url: str, why: str) -> EngineError:
-    """The error of every sequence that a lost worker leaves behind."""
-    return EngineError(f"worker {url} was lost: {why}", engine_code=UNAVAILABLE, can_retry=True)
+def lost_error() -> EngineError:
+    """The error of every sequence that a lost worker leaves behind.
+
+    Clients read it, so that it names no address; which worker it was, and why, is logged where it is noticed.
+    """
+    return EngineError("the worker was lost", engine_code=UNAVAILABLE, can_retry=True)

@@ -7,22 +7,22 @@ from __future__ import annotations
 
 
 class HealthGate:
-    """Counts checks in a row. The first check ever decides alone; later ones need the thresholds."""
+    """Counts checks in a row. One good check suffices for a worker that was never well; later on the thresholds hold."""
 
     def __init__(self, failures: int, successes: int) -> None:
         """Args: failures, successes: checks in a row that change the verdict, at least 1."""
         self._failures = failures
         self._successes = successes
         self._in_a_row = 0
-        self._is_first = True
+        self.was_healthy = False
         self.is_healthy = False
         self.reason = "not checked yet"
 
     def record(self, why_not: str) -> None:
         """Take the outcome of a check: empty when it was good, else what was wrong in words."""
         is_good = not why_not
-        if self._is_first:
-            self._is_first = False
+        if not self.was_healthy:
+            self.was_healthy = is_good
             self._judge(why_not)
         elif is_good == self.is_healthy:
             self._in_a_row = 0

@@ -60,6 +60,7 @@ class Keeper:
         self._on_load = on_load
         self._on_drained = on_drained
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._backoffs: dict[str, Backoff] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._ending: set[asyncio.Task[None]] = set()
         # Hears of the prefix caches of engines that tell of them; set before the start.
@@ -67,6 +68,7 @@ class Keeper:
 
     def start(self, entry: RegisteredWorker) -> None:
         """Begin to connect to a worker."""
+        self._backoffs[entry.id] = Backoff(self._options)
         self._tasks[entry.id] = asyncio.create_task(self._keep(entry), name=f"{entry.id} {entry.url}")
 
     def stop(self, entry: RegisteredWorker) -> None:
@@ -75,11 +77,20 @@ class Keeper:
         if entry.worker is not None:
             # What is cut now is no fault of the worker's, and its breaker is of no use any more.
             entry.worker.on_outcome = lambda _: None
+        self._backoffs.pop(entry.id, None)
         task = self._tasks.pop(entry.id, None)
         if task is not None:
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
             task.cancel()
+
+    def hurry(self, entry: RegisteredWorker) -> None:
+        """Requests find no worker, and this one is not connected: try it again soon."""
+        backoff = self._backoffs.get(entry.id)
+        if backoff is not None:
+            backoff.hurry()
+        if entry.worker is not None:
+            entry.worker.hurry()
 
     async def wait_ended(self) -> None:
         """Wait until what was stopped is closed."""
@@ -95,25 +106,38 @@ class Keeper:
         self._watch_breaker(entry)
 
     async def _keep(self, entry: RegisteredWorker) -> None:
-        """Keep one worker connected until cancelled."""
-        backoff = Backoff(self._options)
+        """Keep one worker connected until it is stopped.
+
+        Not only until cancelled: a connection that breaks at that very moment may end with its own error instead.
+        """
+        backoff, task = self._backoffs[entry.id], asyncio.current_task()
         while True:
-            try:
-                worker = entry.worker
-                if worker is None:
-                    worker = await self._open_worker(entry.id, entry.url, self._options)
-                    self._attach(entry, worker)
-                    backoff.reset()
-                await worker.run()
-            except Unsupported as refusal:
-                self._detach(entry, refusal.message)
+            is_served = await self._serve(entry, backoff)
+            if self._tasks.get(entry.id) is not task:
+                return
+            if is_served:
+                await backoff.pause()
+            else:
                 # Another server may take its place.
                 await asyncio.sleep(_UNSERVED_S)
-            except (ProbeFailed, ProtocolMismatch) as fault:
-                self._detach(entry, str(fault))
-            except Exception:  # noqa: BLE001 - a fault of ours in one connection must not end it for ever
-                _log.exception("worker %s: the connection broke down; it is opened again", entry.url)
-            await asyncio.sleep(backoff.next_s())
+
+    async def _serve(self, entry: RegisteredWorker, backoff: Backoff) -> bool:
+        """Connect to a worker, for as long as it goes well. Returns False where a server was found that is not served."""
+        try:
+            worker = entry.worker
+            if worker is None:
+                worker = await self._open_worker(entry.id, entry.url, self._options)
+                self._attach(entry, worker)
+                backoff.reset()
+            await worker.run()
+        except Unsupported as refusal:
+            self._detach(entry, refusal.message)
+            return False
+        except (ProbeFailed, ProtocolMismatch) as fault:
+            self._detach(entry, str(fault))
+        except Exception:  # noqa: BLE001 - a fault of ours in one connection must not end it for ever
+            _log.exception("worker %s: the connection broke down; it is opened again", entry.url)
+        return True
 
     def _attach(self, entry: RegisteredWorker, worker: Worker) -> None:
         breaker = entry.breaker

@@ -19,6 +19,7 @@ class WorkerOptions:
         connect_timeout_s: longest wait for a connection, for the description, and for the session to open.
         backoff_min_s: pause before the first reconnect; doubles with each further failure.
         backoff_max_s: longest pause between reconnects.
+        hurried_pause_s: longest pause between reconnects while requests find no worker.
         backoff_jitter: share of a pause that is random, 0 to 1, so that routers do not return all at once.
         keepalive_s: silence on a connection after which its peer is asked for a sign of life.
         keepalive_timeout_s: longest wait for that sign; then the connection is lost.
@@ -50,6 +51,7 @@ class WorkerOptions:
     connect_timeout_s: float = 5.0
     backoff_min_s: float = 0.1
     backoff_max_s: float = 5.0
+    hurried_pause_s: float = 0.25
     backoff_jitter: float = 0.2
     keepalive_s: float = 20.0
     keepalive_timeout_s: float = 10.0

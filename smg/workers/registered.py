@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -17,7 +18,7 @@ from smg.workers.breaker import Breaker, BreakerOptions, BreakerState
 from smg_proto.engine.v1 import card_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from smg.workers.base import Worker
 
@@ -104,6 +105,13 @@ class RegisteredWorker:
         if self.worker is None or not self.worker.is_connected:
             return WorkerState.CONNECTING
         return WorkerState.READY if self.is_ready else WorkerState.UNHEALTHY
+
+    @property
+    def unused_word(self) -> str:
+        """Why it takes no new work, in one or two words that name nothing of the fleet's inside."""
+        if self.state is not WorkerState.READY:
+            return self.state.value
+        return "excluded" if self.breaker.is_closed else f"with circuit breaker {self.breaker.state.value}"
 
     @property
     def reason(self) -> str:
@@ -212,3 +220,12 @@ class RegisteredWorker:
             description.instance_id if description is not None else "",
             round(slots),
         )
+
+
+def count_unused(workers: Iterable[RegisteredWorker]) -> str:
+    """How many workers there are, and why they take no work, for clients: addresses and causes stay in the logs."""
+    counts = Counter(worker.unused_word for worker in workers)
+    if not counts:
+        return "no workers"
+    told = ", ".join(f"{count} {word}" for word, count in sorted(counts.items()))
+    return f"workers: {told}"

@@ -21,7 +21,7 @@ from smg.workers.overload import OverloadLimits
 from smg.workers.pools import Pools
 from smg.workers.probe import open_worker
 from smg.workers.rank import RankWorker
-from smg.workers.registered import API, RegisteredWorker
+from smg.workers.registered import API, RegisteredWorker, count_unused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from smg_proto.engine.v1 import card_pb2
 
 _NO_LIMITS = OverloadLimits()
+# Workers that are tried at once when a request finds none.
+_HURRIED = 16
 
 _log = logging.getLogger(__name__)
 
@@ -97,6 +99,8 @@ class WorkerRegistry:
         self._is_started = False
         self._pools = Pools(self.workers, overload)
         self._overload = overload
+        self._hurry_at = 0.0
+        self._turns = itertools.count()
         self._callbacks: list[Callable[[], None]] = []
         self._changed = asyncio.Event()
 
@@ -296,6 +300,7 @@ class WorkerRegistry:
                 self._pools.snapshots(model_id, tokenizer), exclude
             )
         if not snapshots:
+            self.hurry(model_id)
             raise self._nobody(model_id)
         if on_pick is None:
             picture = policy.pick(snapshots, route)
@@ -325,15 +330,30 @@ class WorkerRegistry:
         self._callbacks.append(callback)
         return lambda: self._callbacks.remove(callback)
 
+    def hurry(self, model_id: str = "") -> None:
+        """A request finds no worker: the lost ones are looked for soon, a few at a time, and not for each request.
+
+        Args:
+            model_id: the model that is wanted; empty, or of no known worker: any.
+        """
+        now = time.monotonic()
+        if now < self._hurry_at:
+            return
+        self._hurry_at = now + self._options.hurried_pause_s
+        wanted = self._pools.models.get(model_id, ()) or self.workers()
+        first = next(self._turns) * _HURRIED
+        for number in range(first, first + min(_HURRIED, len(wanted))):
+            entry = wanted[number % len(wanted)]
+            if entry.worker is None or not entry.worker.is_connected:
+                self._keeper.hurry(entry)
+
     def _nobody(self, model_id: str) -> ModelNotFound | WorkerUnavailable:
         serving = self._pools.models.get(model_id, ())
         if not serving and self._pools.models:
             known = ", ".join(sorted(self._pools.models))
             return ModelNotFound(f"no worker serves model {model_id!r}; served: {known}", param="model")
-        reasons = "; ".join(
-            f"{entry.url}: {entry.reason or 'excluded'}" for entry in serving or self.workers()
-        )
-        return WorkerUnavailable(f"no worker is ready for model {model_id!r} ({reasons or 'no workers'})")
+        states = count_unused(serving or self.workers())
+        return WorkerUnavailable(f"no worker is ready for model {model_id!r} ({states})")
 
     def _drop(self, entry: RegisteredWorker) -> None:
         del self._workers[entry.id], self._by_url[entry.url]

@@ -118,7 +118,7 @@ class SessionWorker(ConnectedWorker):
 
     async def fetch_tokenizer(self, model: str, target: Path) -> None:
         """Download and unpack the archive."""
-        await save_archive(self._open_client().tokenizer(model), target, self._options, self.url)
+        await save_archive(self._open_client().tokenizer(model), target, self._options)
 
     async def flush_cache(self) -> None:
         """Forget prefixes that nothing uses."""

@@ -163,7 +163,7 @@ class SglangWorker(ConnectedWorker):
         """Download and unpack the archive."""
         del model  # a server has one model
         client = self._connected_client()
-        await save_archive(client.tokenizer(), target, self._options, self.url)
+        await save_archive(client.tokenizer(), target, self._options)
 
     async def flush_cache(self) -> None:
         """Forget cached prefixes."""
@@ -214,7 +214,7 @@ class SglangWorker(ConnectedWorker):
             )
         except asyncio.CancelledError:
             # Not every servicer stops what a closed connection leaves behind.
-            self._give_up(lost_error(self.url, "the router closed the connection"))
+            self._give_up(lost_error())
             if self._client is not None and not connection.is_closed:
                 await self._aborts.send_last(self._client)
             raise
@@ -324,7 +324,7 @@ class SglangWorker(ConnectedWorker):
             self._names.free(name)
             raise
         receiver = CallReceiver(requests, listeners, self._progress, self._ended, self._outcome, self._wire())
-        call = client.generate(message, receiver, first.traceparent)
+        call = client.generate(message, receiver, first.traceparent, first.tracestate)
         rank = first.data_parallel_rank
         self._by_rank.inflight[rank] += len(requests)
         running = _Running(client, call, name, receiver, first.stream, len(requests), rank)

@@ -40,9 +40,7 @@ class ArchiveChunk(Protocol):
         ...
 
 
-async def save_archive(
-    chunks: AsyncIterable[ArchiveChunk], target: Path, options: WorkerOptions, url: str
-) -> None:
+async def save_archive(chunks: AsyncIterable[ArchiveChunk], target: Path, options: WorkerOptions) -> None:
     """Receive an archive and unpack it into an empty directory.
 
     Raises:
@@ -54,22 +52,22 @@ async def save_archive(
             await _receive(chunks, file, options.tokenizer_archive_bytes)
         except EngineError as error:
             if error.engine_code in _NOTHING_TO_GIVE:
-                raise NotFound(f"worker {url} has no tokenizer to give: {error.message}") from error
+                raise NotFound(f"the worker has no tokenizer to give: {error.message}") from error
             raise
         except _BadArchive as fault:
-            raise _refused(url, fault) from fault
+            raise _refused(fault) from fault
         try:
             await asyncio.to_thread(unpack, file, target, options)
         except _BadArchive as fault:
-            raise _refused(url, fault) from fault
+            raise _refused(fault) from fault
 
 
 class _BadArchive(Exception):
     """The archive cannot be used; the text says why."""
 
 
-def _refused(url: str, fault: _BadArchive) -> EngineError:
-    return EngineError(f"tokenizer of worker {url}: {fault}", engine_code=DATA_LOSS)
+def _refused(fault: _BadArchive) -> EngineError:
+    return EngineError(f"the tokenizer that the worker gave: {fault}", engine_code=DATA_LOSS)
 
 
 async def _receive(chunks: AsyncIterable[ArchiveChunk], file: IO[bytes], limit: int) -> None:

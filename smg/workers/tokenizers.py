@@ -118,7 +118,8 @@ class TokenizerStore:
                 await entry.worker.fetch_tokenizer(model_id, partial)
                 await asyncio.to_thread(_put, partial, target)
             except SmgError as fault:
-                faults.append(f"{entry.url}: {fault.message}")
+                _log.warning("tokenizer of %s not had from %s: %s", model_id, entry.url, fault.message)
+                faults.append(fault.message)
             else:
                 _log.info("tokenizer of %s fetched from %s", model_id, entry.url)
                 return

@@ -292,7 +292,7 @@ def test_an_engine_that_is_killed_is_restarted_and_answers_again(served):
     assert served.answer() == before
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_it_in_order_and_leaves_no_process(tmp_path, number):
     with serving(tmp_path) as server:
         engine = server.engine

@@ -44,7 +44,7 @@ async def running_router(
     """`.router`, `.http` and the stubs of the gRPC services; stopped at the end.
 
     With `tls`, its settings, the stubs are of no use, and `http_tls` is the context of `.http`. `client_tls` are the
-    settings of TLS towards others.
+    settings of TLS towards others. Cancelling `.task` ends a drain.
     """
     ports = {"host": "127.0.0.1", "port": 0, "grpc_port": 0, "shutdown_grace_period_secs": 5}
     settings = RouterSettings.model_validate(
@@ -72,7 +72,7 @@ async def running_router(
     router, stop = Router(settings), asyncio.Event()
     ready = asyncio.get_running_loop().create_future()
     async with asyncio.TaskGroup() as group:
-        group.create_task(router.run(ready.set_result, stop))
+        task = group.create_task(router.run(ready.set_result, stop))
         addresses = await ready
         if urls:
             assert await router.registry.wait_ready(20)
@@ -91,6 +91,7 @@ async def running_router(
                 yield SimpleNamespace(
                     router=router,
                     stop=stop,
+                    task=task,
                     target=f"127.0.0.1:{addresses.grpc_port}",
                     addresses=addresses,
                     channel=channel,

@@ -40,7 +40,7 @@ async def test_nobody_notices_that_one_engine_is_killed_and_one_frozen(engines):
         expected = await run_all(port, bodies)
         workers = {each.url: each.worker for each in registry.workers()}
         running = asyncio.create_task(run_all(port, bodies))
-        await until(lambda: all(worker.load.running > STREAMS // 8 for worker in workers.values()))
+        await until(lambda: all(worker.load.running > STREAMS // 40 for worker in workers.values()))
         frozen = workers[urls[1]]
         assert frozen.inflight_requests
         await disturb(engines, lambda: until(lambda: not frozen.is_ready and not frozen.inflight_requests))
@@ -48,8 +48,8 @@ async def test_nobody_notices_that_one_engine_is_killed_and_one_frozen(engines):
         moved = int(await asyncio.to_thread(metric, port, "smg_retries_total"))
         verdict = compare(expected, seen, moved)
         assert verdict.is_good, verdict
-        assert gateway.router.admission.running == 0
-        assert not any(worker.inflight_requests for worker in workers.values())
+        await until(lambda: gateway.router.admission.running == 0)
+        await until(lambda: not any(worker.inflight_requests for worker in workers.values()))
         # Both are back, and nothing is left on any engine.
         await until(lambda: all(worker.is_ready and not worker.load.running for worker in workers.values()))
         again = await run_all(port, bodies[: 2 * len(engines)])

@@ -119,9 +119,21 @@ async def test_a_server_that_returns_with_another_tokenizer_has_it_read_again(
 async def test_a_fleet_with_two_tokenizers_answers_from_the_majority(echo_worker, thinking_tokenizer_dir):
     urls = [await echo_worker(), await echo_worker()]
     odd = await echo_worker(model_paths=(str(thinking_tokenizer_dir),))
-    async with running_router(odd, *urls) as gateway:
+    # Not by load: who gets which of equals is chance.
+    async with running_router(odd, *urls, routing={"policy": "round_robin"}) as gateway:
         await until(lambda: len(gateway.router.registry.snapshots("m")) == 2)
         workers = {each["url"]: each for each in (await gateway.http.get("/workers")).json()["workers"]}
         assert "tokenizer" in workers[odd]["reason"]
         answers = [await gateway.http.post("/v1/chat/completions", json=BODY) for _ in range(6)]
         assert {answer.headers["x-smg-routed-worker-id"] for answer in answers} == set(urls)
+
+
+async def test_where_several_models_are_served_a_request_must_name_one(echo_worker):
+    async with running_router(await echo_worker(), await echo_worker(model_ids=("other",))) as gateway:
+        http, registry = gateway.http, gateway.router.registry
+        assert await registry.wait_ready(20, "other")
+        unnamed = {key: value for key, value in BODY.items() if key != "model"}
+        for body in (unnamed, {**BODY, "model": ""}):
+            refused = await http.post("/v1/chat/completions", json=body)
+            assert refused.status_code in (400, 404), refused.text
+            assert "model" in refused.json()["error"]["message"]

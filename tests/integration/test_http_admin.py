@@ -36,7 +36,7 @@ async def test_a_worker_that_drains_ends_its_work_first(echo_worker):
     url = await echo_worker(step_seconds=0.01)
     async with running_router(url) as gateway:
         worker_id = gateway.router.registry.workers()[0].id
-        body = {**BODY, "messages": [{"role": "user", "content": "[[len:40]]"}], "stream": True}
+        body = {**BODY, "messages": [{"role": "user", "content": "[[len:80]]"}], "stream": True}
         async with gateway.http.stream("POST", "/v1/chat/completions", json=body) as stream:
             lines = stream.aiter_lines()
             await anext(lines)
@@ -51,7 +51,7 @@ async def test_a_worker_that_drains_ends_its_work_first(echo_worker):
 async def test_a_worker_that_is_not_to_drain_is_cut_and_the_client_told(echo_worker):
     async with running_router(await echo_worker(step_seconds=0.01)) as gateway:
         worker_id = gateway.router.registry.workers()[0].id
-        body = {**BODY, "messages": [{"role": "user", "content": "[[len:400]]"}], "stream": True}
+        body = {**BODY, "messages": [{"role": "user", "content": "[[say:x]][[hang]]"}], "stream": True}
         async with gateway.http.stream("POST", "/v1/chat/completions", json=body) as stream:
             lines = stream.aiter_lines()
             await anext(lines)
@@ -136,6 +136,12 @@ async def test_a_worker_that_cannot_be_flushed_is_named():
         (b'{"url": "grpc://h:1", "worker_type": "prefill"}', 400, "BAD_REQUEST", "'prefill'"),
         (b'{"url": "grpc://h:1", "models": [""]}', 400, "BAD_REQUEST", "models"),
         (b'{"url": "grpc://h:1", "models": "m"}', 400, "BAD_REQUEST", "models"),
+        (b'{"url": "grpc://h:1", "labels": false}', 400, "BAD_REQUEST", "labels"),
+        (b'{"url": "grpc://h:1", "labels": 0}', 400, "BAD_REQUEST", "labels"),
+        (b'{"url": "grpc://h:1", "labels": ""}', 400, "BAD_REQUEST", "labels"),
+        (b'{"url": "grpc://h:1", "models": false}', 400, "BAD_REQUEST", "models"),
+        (b'{"url": "grpc://h:1", "model_id": 0}', 400, "BAD_REQUEST", "models"),
+        (b'{"url": "grpc://h:1", "worker_type": false}', 400, "BAD_REQUEST", "worker_type"),
     ],
     ids=[
         "empty",
@@ -151,6 +157,12 @@ async def test_a_worker_that_cannot_be_flushed_is_named():
         "kind",
         "no model",
         "model",
+        "labels false",
+        "labels zero",
+        "labels text",
+        "models false",
+        "model id zero",
+        "kind false",
     ],
 )
 async def test_bad_additions_are_refused(body, status, code, says):

@@ -72,6 +72,18 @@ async def test_allowed_tools_are_all_that_the_model_is_shown(echo_worker):
             assert [tool["name"] for tool in made["output"][0]["tools"]] == names
 
 
+async def test_a_turn_that_is_tried_again_does_not_make_the_calls_before_it_again(echo_worker):
+    retries = {"retry_max_retries": 3, "retry_initial_backoff_ms": 0, "retry_max_backoff_ms": 0}
+    async with running_mcp() as mcp, running_router(await echo_worker(), retries=retries) as gateway:
+        given = f"{ADD}[[next]][[error:UNAVAILABLE:gone]]"
+        made = await create(gateway.http, given, tools=[server(mcp)])
+        told = (await gateway.http.get("/metrics")).text
+    assert (made["status"], made["error"]["message"]) == ("failed", "gone")
+    assert kinds(made) == ["mcp_list_tools", "mcp_call"]
+    assert 'smg_retries_total{route="responses"} 2.0' in told
+    assert mcp.calls == [("add", 2, 3)]
+
+
 async def test_a_failing_tool_is_a_failed_call_and_the_model_goes_on(echo_worker):
     given = '[[tool:fail:{"reason": "x"}]][[next]][[say:It failed]]'
     async with running_mcp() as mcp, running_router(await echo_worker()) as gateway:

@@ -153,8 +153,8 @@ async def test_a_full_router_tells_so_whatever_the_body_and_serves_what_is_not_a
         await until(lambda: gateway.router.admission.running == 0)
 
 
-async def test_a_client_that_leaves_the_queue_makes_room_and_a_late_one_is_told(echo_worker):
-    admission = {"max_concurrent_requests": 1, "queue_size": 1, "queue_timeout_secs": 0.3}
+async def test_a_client_that_leaves_the_queue_makes_room(echo_worker):
+    admission = {"max_concurrent_requests": 1, "queue_size": 1}
     async with running_router(await echo_worker(), admission=admission) as gateway:
         running = await held(gateway)
         await until(lambda: gateway.router.admission.running == 1)
@@ -162,6 +162,18 @@ async def test_a_client_that_leaves_the_queue_makes_room_and_a_late_one_is_told(
         await until(lambda: gateway.router.admission.waiting == 1)
         await left(waiting)
         await until(lambda: gateway.router.admission.waiting == 0)
+        another = await held(gateway)
+        await until(lambda: gateway.router.admission.waiting == 1)
+        for task in (running, another):
+            await left(task)
+        await until(lambda: gateway.router.admission.running == 0)
+
+
+async def test_who_waits_too_long_in_the_queue_is_told(echo_worker):
+    admission = {"max_concurrent_requests": 1, "queue_size": 1, "queue_timeout_secs": 0.05}
+    async with running_router(await echo_worker(), admission=admission) as gateway:
+        running = await held(gateway)
+        await until(lambda: gateway.router.admission.running == 1)
         answer = await gateway.http.post("/v1/chat/completions", json=BODY | {"stream": True})
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
         assert answer.json()["error"]["code"] == "admission_queue_timeout"

@@ -47,13 +47,14 @@ async def worker(*arguments: str):
         await process.communicate()
 
 
-async def test_it_says_ready_with_its_real_port_and_ends_well_on_sigterm(tokenizer_dir):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+async def test_it_says_ready_with_its_real_port_and_ends_well_when_told(tokenizer_dir, number):
     async with worker("--model-path", str(tokenizer_dir), "--port", "0") as (process, words):
         assert words[0] == "ready"
         async with grpc.aio.insecure_channel(words[1].removeprefix("grpc://")) as channel:
             stub = engine_pb2_grpc.EngineServiceStub(channel)
             assert (await stub.Describe(card_pb2.DescribeRequest())).models[0].id == "m"
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         assert await process.wait() == 0
 
 

@@ -36,10 +36,10 @@ async def test_running_streams_finish_and_nobody_new_is_taken(echo_worker):
     url = await echo_worker(step_seconds=0.01)
     load = echo_worker.servers[url].engine.load
     async with running_router(url, shutdown_grace_period_secs=30) as gateway:
-        async with gateway.http.stream("POST", PATH, json=body("[[len:40]]", stream=True)) as answer:
+        async with gateway.http.stream("POST", PATH, json=body("[[len:80]]", stream=True)) as answer:
             lines = answer.aiter_lines()
             await begun(lines)
-            whole = asyncio.create_task(DOORS["grpc"](gateway, body("[[len:40]]")))
+            whole = asyncio.create_task(DOORS["grpc"](gateway, body("[[len:80]]")))
             await until(lambda: load().running == 2)
             gateway.stop.set()
             await until(lambda: gateway.router.is_draining)
@@ -83,12 +83,13 @@ async def test_who_waits_in_the_queue_is_told_so_as_well(echo_worker):
 
 async def test_load_balancers_get_time_to_notice(echo_worker):
     """Readiness is off at once; until the delay is over everything is served all the same."""
-    async with running_router(await echo_worker(), shutdown_delay_secs=0.5) as gateway:
+    async with running_router(await echo_worker(), shutdown_delay_secs=600) as gateway:
         gateway.stop.set()
         await until(lambda: gateway.router.is_draining)
         assert (await gateway.http.get("/readiness")).status_code == 503
         assert (await DOORS["http"](gateway, body("[[say:x]]"))).status == 200
         assert (await DOORS["grpc"](gateway, body("[[say:x]]"))).status == 200
+        gateway.task.cancel()
 
 
 async def test_calls_that_come_while_draining_are_refused(echo_worker):

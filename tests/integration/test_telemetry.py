@@ -64,7 +64,7 @@ async def test_who_is_not_let_in_is_counted(echo_worker):
     url = await echo_worker(step_seconds=0.01)
     full = {"max_concurrent_requests": 1, "queue_size": 0}
     async with running_router(url, admission=full) as gateway:
-        long = {**BODY, "stream": True, "messages": [{"role": "user", "content": "[[len:100]]"}]}
+        long = {**BODY, "stream": True, "messages": [{"role": "user", "content": "[[say:x]][[hang]]"}]}
         async with gateway.http.stream("POST", CHAT, json=long) as stream:
             lines = stream.aiter_lines()
             await anext(lines)
@@ -82,7 +82,7 @@ async def test_a_lost_worker_counts_as_a_failover_and_a_new_connection(echo_work
     first, second = await echo_worker(step_seconds=0.01), await echo_worker(step_seconds=0.01)
     async with running_router(first, second, routing={"policy": "round_robin"}) as gateway:
         await until(lambda: len(gateway.router.registry.snapshots("m")) == 2)
-        long = {**BODY, "stream": True, "messages": [{"role": "user", "content": "[[len:60]]"}]}
+        long = {**BODY, "stream": True, "messages": [{"role": "user", "content": "[[len:80]]"}]}
         async with gateway.http.stream("POST", CHAT, json=long) as stream:
             lines = stream.aiter_lines()
             await anext(lines)
@@ -104,8 +104,16 @@ async def test_answers_tell_what_took_how_long(echo_worker):
         assert list(phases(stream)) == ["queue", "parse", "tokenize", "first_token"]
         completion = await gateway.http.post("/v1/completions", json={"model": "m", "prompt": "[[say:x]]"})
         assert phases(completion)["total"] > 0
+        broken = await gateway.http.post(CHAT, content=b"{")
+        assert (broken.status_code, list(phases(broken))) == (400, ["queue", "total"])
+        unknown = await gateway.http.post(CHAT, json={**BODY, "model": "x"})
+        assert (unknown.status_code, list(phases(unknown))) == (404, ["queue", "parse", "total"])
     async with running_router(url, telemetry={"server_timing": False}) as gateway:
         assert "server-timing" not in (await gateway.http.post(CHAT, json=BODY)).headers
+        assert "server-timing" not in (await gateway.http.post(CHAT, content=b"{")).headers
+    async with running_router(url, callers={"api_key": "k-1"}) as gateway:
+        refused = await gateway.http.post(CHAT, json=BODY)
+        assert (refused.status_code, list(phases(refused))) == (401, ["total"])
 
 
 async def test_the_access_log_tells_of_every_request_and_of_no_secret(echo_worker, caplog):
@@ -165,7 +173,7 @@ def collector():
 
 
 async def test_traces_reach_a_collector_and_workers_get_the_context(echo_worker, monkeypatch):
-    seen = []
+    seen, states = [], []
     url = await echo_worker()
     with collector() as (port, taken):
         telemetry = {"enable_trace": True, "otlp_traces_endpoint": f"127.0.0.1:{port}"}
@@ -177,10 +185,11 @@ async def test_traces_reach_a_collector_and_workers_get_the_context(echo_worker,
                 "generate_choices",
                 lambda requests, listeners: (
                     seen.append(requests[0].traceparent),
+                    states.append(requests[0].tracestate),
                     generate(requests, listeners),
-                )[1],
+                )[-1],
             )
-            await gateway.http.post(CHAT, json=BODY, headers={"traceparent": PARENT})
+            await gateway.http.post(CHAT, json=BODY, headers={"traceparent": PARENT, "tracestate": "v=1"})
             await gateway.chats.CreateChatCompletion(create("[[say:x]]"), metadata=(("traceparent", PARENT),))
             await gateway.http.post(CHAT, json=BODY, headers={"traceparent": PARENT[:-1] + "0"})
         # The router has stopped: what was waiting has been sent.
@@ -197,6 +206,7 @@ async def test_traces_reach_a_collector_and_workers_get_the_context(echo_worker,
     engines = {span.span_id.hex() for span in spans if span.name == "engine"}
     assert {each.split("-")[2] for each in seen[:2]} == engines
     assert [each.split("-")[1] for each in seen] == [TRACE] * 3
+    assert states == ["v=1", "", ""]
     assert [each[-2:] for each in seen] == ["01", "01", "00"], "who does not record tells workers so"
 
 

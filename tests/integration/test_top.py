@@ -9,7 +9,7 @@ from smg.cli.top.command import open_source
 from smg.cli.top.sources import LookFailed
 from tests.integration.running_router import running_router, until
 
-BODY = {"model": "m", "messages": [{"role": "user", "content": "[[len:400]]"}], "stream": True}
+BODY = {"model": "m", "messages": [{"role": "user", "content": "[[say:x]][[hang]]"}], "stream": True}
 
 
 @pytest.mark.parametrize("door", ["http", "grpc"])
@@ -24,6 +24,7 @@ async def test_a_look_shows_each_worker(echo_worker, door):
             lines = stream.aiter_lines()
             await anext(lines)
             await until(lambda: gateway.router.registry.workers()[0].load.running)
+            await until(lambda: gateway.router.registry.workers()[0].load.steps)
             snapshot = await source.look()
         await source.close()
     (worker,) = snapshot.workers

@@ -141,9 +141,10 @@ async def test_what_sglang_cannot_do_is_refused_at_once_and_leaves_nothing():
         with pytest.raises(InvalidRequest, match="'lark'"):
             watch.worker.generate(request, Collector())
         assert watch.worker.inflight_requests == 0
-        await generate(watch.worker, [NORMAL, 4], request_id="r", traceparent="00-1-2-01")
+        await generate(watch.worker, [NORMAL, 4], request_id="r", traceparent="00-1-2-01", tracestate="v=1")
         assert double.requests[-1].request_id == "r"
         assert double.metadata[-1]["traceparent"] == "00-1-2-01"
+        assert double.metadata[-1]["tracestate"] == "v=1"
     await double.kill()
 
 

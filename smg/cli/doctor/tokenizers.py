@@ -55,7 +55,7 @@ async def _fetched(calls: Calls, method: str, question: bytes, kind: _Parser) ->
         directory = Path(folder)
         try:
             chunks = _chunks(calls, method, question, kind, options)
-            await save_archive(chunks, directory, options, "")
+            await save_archive(chunks, directory, options)
         except NotFound:
             yield problem("tokenizer", "the worker has no tokenizer to give", _GIVE_ONE)
             return

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from smg.pipelines.decide.surface import DecisionSurfaces, Surface
     from smg.pipelines.meter import RequestMeter
     from smg.settings import DecisionSettings
-    from smg.types.context import RequestContext
+    from smg.types.context import RequestContext, TraceHeaders
     from smg_proto.decision.v1 import question_pb2
 
 # Laying out and tokenizing so much text takes about a millisecond; a question counts as much as so many characters.
@@ -83,7 +83,7 @@ class _Asking(NamedTuple):
     budget: int
     route: str
     context: RequestContext
-    traceparent: str
+    trace: TraceHeaders
     clock: _Clock
 
 
@@ -119,7 +119,7 @@ class DecisionPipeline:
         surface = await self._usable(model)
         budget = self._budget(model, request.options)
         tally, clock = Tally(), _Clock()
-        asking = _Asking(model, surface, budget, meter.route, context, meter.traceparent, clock)
+        asking = _Asking(model, surface, budget, meter.route, context, meter.trace_headers, clock)
         with meter.measure(model.id, tally):
             answered = await self._answered(request, asking)
             response = self._response(request, answered, asking)
@@ -285,7 +285,8 @@ class DecisionPipeline:
         score = work_pb2.Score(
             model=asking.model.id,
             request_id=asking.context.request_id,
-            traceparent=asking.traceparent,
+            traceparent=asking.trace.parent,
+            tracestate=asking.trace.state,
         )
         if not sheet.endings:
             return sheet, score, 0

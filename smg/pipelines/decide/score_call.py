@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from smg.errors import SmgError, WorkerUnavailable
 from smg.pipelines.answer import may_succeed_elsewhere
+from smg.pipelines.retry_budget import RetryBudget
 from smg.policies.base import RouteRequest
 from smg_proto.engine.v1 import work_pb2
 
@@ -57,13 +58,20 @@ class ScoreCall:
     """Places scores on workers."""
 
     def __init__(
-        self, registry: WorkerRegistry, policy: Policy, retries: RetryOptions, on_retry: Callable[[str], None]
+        self,
+        registry: WorkerRegistry,
+        policy: Policy,
+        retries: RetryOptions,
+        on_retry: Callable[[str], None],
+        *,
+        budget: RetryBudget | None = None,
     ) -> None:
         """Args: as for EngineCall."""
         self._registry = registry
         self._policy = policy
         self._retries = retries
         self._on_retry = on_retry
+        self._budget = budget or RetryBudget(0.0)
 
     async def run(self, route: str, score: work_pb2.Score, context: RequestContext) -> StateScores:
         """Score all suffixes of a state, on one worker. Cancelling the caller aborts the work.
@@ -85,6 +93,7 @@ class ScoreCall:
         )
         excluded: frozenset[str] = frozenset()
         attempt = 0
+        self._budget.began()
         while True:
             attempt += 1
             worker = self._place(asked, excluded)
@@ -92,6 +101,8 @@ class ScoreCall:
                 return await _scored(worker, score)
             except SmgError as error:
                 if attempt >= self._retries.max_attempts or not may_succeed_elsewhere(error):
+                    raise
+                if not self._budget.take(0):
                     raise
             excluded |= {worker.id}
             self._on_retry(route)
@@ -151,6 +162,7 @@ def _pieces(score: work_pb2.Score) -> list[work_pb2.Score]:
             model=score.model,
             request_id=score.request_id,
             traceparent=score.traceparent,
+            tracestate=score.tracestate,
         )
         for start in range(0, len(score.suffixes), MAX_SUFFIXES)
     ]

@@ -183,20 +183,22 @@ def _found(entry: Any, where: str) -> Found:
         raise SourceFailed(
             f"{where} has the worker_type {str(members['worker_type'])[:40]!r}; only 'regular' is served"
         )
-    models: Any = members.get("models") or []
-    if members.get("model_id"):
+    models: Any = [] if members.get("models") is None else members["models"]
+    if members.get("model_id") not in (None, ""):
         models = [members["model_id"]]
     if not isinstance(models, list) or not all(isinstance(each, str) for each in cast("list[Any]", models)):
         raise SourceFailed(f"{where}: models must be a list of names")
     return Found(
         found_url(url),
-        _labels(members.get("labels") or {}, where),
+        _labels(members.get("labels"), where),
         frozenset(cast("list[str]", models)),
         str(members.get("id") or ""),
     )
 
 
 def _labels(labels: Any, where: str) -> MappingProxyType[str, str]:
+    if labels is None:
+        return MappingProxyType({})
     if not isinstance(labels, dict) or len(cast("dict[Any, Any]", labels)) > _MAX_LABELS:
         raise SourceFailed(f"{where}: labels must be a mapping of at most {_MAX_LABELS} names to values")
     # YAML reads true and 1 as no texts; what was meant is clear.

@@ -21,6 +21,14 @@ if TYPE_CHECKING:
 _SERVICE = "/sglang.grpc.scheduler.SglangScheduler/"
 
 
+def trace_metadata(traceparent: str, tracestate: str) -> tuple[tuple[str, str], ...]:
+    """W3C trace context as the metadata of a call."""
+    if not traceparent or not traceparent.isascii():
+        return ()
+    parent = ("traceparent", traceparent)
+    return (parent, ("tracestate", tracestate)) if tracestate and tracestate.isascii() else (parent,)
+
+
 class SglangClient:
     """The calls of one connection that are not on the hot path.
 
@@ -35,10 +43,12 @@ class SglangClient:
         self._options = options
         self._lora_ids: dict[str, str] = {}
 
-    def generate(self, request: sglang_pb2.GenerateRequest, receiver: Receiver, traceparent: str) -> Call:
+    def generate(
+        self, request: sglang_pb2.GenerateRequest, receiver: Receiver, traceparent: str, tracestate: str
+    ) -> Call:
         """Start a call. An adapter's name becomes the server's id of it."""
         self._put_lora_id(request)
-        metadata = (("traceparent", traceparent),) if traceparent.isascii() and traceparent else ()
+        metadata = trace_metadata(traceparent, tracestate)
         return self.connection.call(
             self.service + "Generate", request.SerializeToString(), receiver, metadata
         )

@@ -67,6 +67,7 @@ class Generate(_message.Message):
     TRACEPARENT_FIELD_NUMBER: _builtins.int
     REASONING_FIELD_NUMBER: _builtins.int
     DATA_PARALLEL_RANK_FIELD_NUMBER: _builtins.int
+    TRACESTATE_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Chosen by the router, unique in the session, never reused."""
     prompt_ids: _builtins.bytes
@@ -92,6 +93,8 @@ class Generate(_message.Message):
     """Data-parallel rank that is to run it, below DescribeResponse.data_parallel_size. Unset: the engine chooses. An
     engine without ranks ignores it.
     """
+    tracestate: _builtins.str
+    """What vendors add to the trace context (W3C `tracestate`), at most 512 characters. Empty: nothing."""
     @_builtins.property
     def sampling(self) -> _card_pb2.Sampling:
         """How to choose tokens."""
@@ -122,10 +125,11 @@ class Generate(_message.Message):
         traceparent: _builtins.str = ...,
         reasoning: _builtins.bool = ...,
         data_parallel_rank: _builtins.int | None = ...,
+        tracestate: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_data_parallel_rank", b"_data_parallel_rank", "constraint", b"constraint", "data_parallel_rank", b"data_parallel_rank", "logprobs", b"logprobs", "sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_data_parallel_rank", b"_data_parallel_rank", "constraint", b"constraint", "data_parallel_rank", b"data_parallel_rank", "logprobs", b"logprobs", "lora", b"lora", "model", b"model", "output_ids", b"output_ids", "prompt_ids", b"prompt_ids", "reasoning", b"reasoning", "request_id", b"request_id", "sampling", b"sampling", "sequence", b"sequence", "stream", b"stream", "traceparent", b"traceparent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_data_parallel_rank", b"_data_parallel_rank", "constraint", b"constraint", "data_parallel_rank", b"data_parallel_rank", "logprobs", b"logprobs", "lora", b"lora", "model", b"model", "output_ids", b"output_ids", "prompt_ids", b"prompt_ids", "reasoning", b"reasoning", "request_id", b"request_id", "sampling", b"sampling", "sequence", b"sequence", "stream", b"stream", "traceparent", b"traceparent", "tracestate", b"tracestate"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__data_parallel_rank: _TypeAlias = _typing.Literal["data_parallel_rank"]  # noqa: Y015
     _WhichOneofArgType__data_parallel_rank: _TypeAlias = _typing.Literal["_data_parallel_rank", b"_data_parallel_rank"]  # noqa: Y015
@@ -450,6 +454,7 @@ class Score(_message.Message):
     LORA_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     TRACEPARENT_FIELD_NUMBER: _builtins.int
+    TRACESTATE_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """As in Generate."""
     prefix_ids: _builtins.bytes
@@ -461,6 +466,8 @@ class Score(_message.Message):
     request_id: _builtins.str
     """As in Generate."""
     traceparent: _builtins.str
+    """As in Generate."""
+    tracestate: _builtins.str
     """As in Generate."""
     @_builtins.property
     def suffixes(self) -> _containers.RepeatedCompositeFieldContainer[Global___ScoreSuffix]:
@@ -476,10 +483,11 @@ class Score(_message.Message):
         lora: _builtins.str = ...,
         request_id: _builtins.str = ...,
         traceparent: _builtins.str = ...,
+        tracestate: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lora", b"lora", "model", b"model", "prefix_ids", b"prefix_ids", "request_id", b"request_id", "sequence", b"sequence", "suffixes", b"suffixes", "traceparent", b"traceparent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lora", b"lora", "model", b"model", "prefix_ids", b"prefix_ids", "request_id", b"request_id", "sequence", b"sequence", "suffixes", b"suffixes", "traceparent", b"traceparent", "tracestate", b"tracestate"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -152,3 +152,13 @@ async def test_a_gateway_that_never_gets_ready_leaves_the_models_untold():
         gateway.unready_answers = 1_000_000
         assert await models_when_ready(gateway.url, None, 0.2) == ()
     assert await models_when_ready("http://127.0.0.1:1", None, 0.2) == ()
+
+
+@pytest.mark.parametrize("flag", ["--tool-call-parser", "--reasoning-parser"])
+def test_a_format_that_does_not_exist_is_told_at_the_start_with_those_that_do(flag, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["launch", "--port", "0", "--grpc-port", "0", flag, "qwen33"])
+    assert ended.value.code == 2
+    told = capsys.readouterr().err
+    assert f"{flag} 'qwen33': there is no such format; known are " in told
+    assert "harmony" in told

@@ -10,6 +10,7 @@ from smg.errors import InvalidRequest, WorkerUnavailable
 from smg.pipelines.answer import Answer
 from smg.pipelines.engine_call import EngineCall, RetryOptions, Work
 from smg.pipelines.plan import Group
+from smg.pipelines.retry_budget import RetryBudget
 from smg.policies import make_policy
 from smg.types.context import RequestContext
 from smg.workers.options import WorkerOptions
@@ -69,9 +70,9 @@ async def workers(*kinds, ready=(), lost=()):
         await registry.close()
 
 
-def run(registry, kind, *, attempts=1):
+def run(registry, kind, *, attempts=1, budget=None):
     retries = RetryOptions(max_attempts=attempts, initial_backoff_s=0.0, max_backoff_s=0.0)
-    call = EngineCall(registry, make_policy("round_robin"), retries, 60, lambda route: None)
+    call = EngineCall(registry, make_policy("round_robin"), retries, 60, lambda route: None, budget=budget)
     choice = SimpleNamespace(sequence=0, is_finished=False, has_ended=False, is_abandoned=False)
     work = Work(
         "chat",
@@ -115,6 +116,16 @@ async def test_further_attempts_keep_to_the_workers_that_enforce_it():
         with pytest.raises(WorkerUnavailable, match="gone"):
             await run(registry, JSON, attempts=3)
         assert (first.asked_count, second.asked_count) == (0, 3)
+
+
+async def test_there_are_no_further_attempts_when_all_requests_together_had_too_many():
+    budget = RetryBudget(0.01)
+    while budget.take(0):
+        pass
+    async with workers([], lost=[0]) as (registry, (worker,)):
+        with pytest.raises(WorkerUnavailable, match="gone"):
+            await run(registry, "", attempts=3, budget=budget)
+        assert worker.asked_count == 1
 
 
 async def test_without_a_form_a_worker_that_enforces_none_will_do():

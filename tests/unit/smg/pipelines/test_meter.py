@@ -102,21 +102,21 @@ async def test_what_is_logged_of_a_request_that_got_nowhere():
 
 @pytest.mark.parametrize("parent", ["", PARENT])
 async def test_without_tracing_the_callers_context_goes_to_workers_as_it_is(parent):
-    _, meter = started(context=CONTEXT._replace(traceparent=parent))
-    assert meter.traceparent == parent
+    _, meter = started(context=CONTEXT._replace(traceparent=parent, tracestate="v=1"))
+    assert meter.trace_headers == (parent, "v=1" if parent else ""), "a state of no trace means nothing"
     meter.answered(200)
 
 
 async def test_with_tracing_workers_are_told_of_a_place_below_ours():
     queue = Queue()
-    _, meter = started(Tracing(queue, 1.0), CONTEXT._replace(traceparent=PARENT))
+    _, meter = started(Tracing(queue, 1.0), CONTEXT._replace(traceparent=PARENT, tracestate="v=1"))
     answer, measured = begun(meter)
     with measured:
         answer.open()
         answer.usage.completion_tokens = 5
     meter.answered(200)
     (request,) = queue
-    assert meter.traceparent == f"00-{'a' * 32}-{request.engine_span_id:016x}-01"
+    assert meter.trace_headers == (f"00-{'a' * 32}-{request.engine_span_id:016x}-01", "v=1")
     assert (request.tenant, request.request_id, request.status) == ("acme", "r-1", 200)
     assert (request.completion_tokens, request.model) == (5, "m")
     times = [

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from smg.telemetry.exporter import MetricsListener, exposition, new_registry
+from smg.telemetry.exporter import MetricsListener, new_registry
+from smg.telemetry.exposition import exposition
 from smg.telemetry.metrics import RequestResult, RouterMetrics
 from smg.telemetry.series import Distribution
 

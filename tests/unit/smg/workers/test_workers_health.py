@@ -25,6 +25,10 @@ def test_the_first_check_decides_alone():
     assert verdicts(HealthGate(3, 2), "-") == "-"
 
 
+def test_one_good_check_suffices_for_a_worker_that_was_never_well():
+    assert verdicts(HealthGate(3, 2), "--+--") == "--+++"
+
+
 def test_so_many_bad_checks_in_a_row_make_it_sick():
     assert verdicts(HealthGate(3, 2), "+---") == "+++-"
 

@@ -96,9 +96,12 @@ async def test_before_any_worker_was_heard_of_a_request_is_told_to_wait(registry
     opener.faults[url(1)] = [ProbeFailed("nobody there")] * 1000
     registry.add(url(1))
     await opener.changes.until(lambda: len(opener.faults[url(1)]) < 999)
-    with pytest.raises(WorkerUnavailable, match="nobody there") as caught:
+    with pytest.raises(WorkerUnavailable, match="1 connecting") as caught:
         registry.place("m", make_policy("round_robin"), ROUTE)
     assert caught.value.code == "no_available_workers"
+    # Clients are not told addresses, nor causes, which may name them.
+    assert "127.0.0.1" not in caught.value.message
+    assert "nobody there" not in caught.value.message
 
 
 async def test_a_model_that_nobody_serves_is_not_found(registry, opener):
@@ -114,8 +117,9 @@ async def test_a_model_whose_workers_are_lost_is_remembered(registry, opener):
     assert registry.models() == {"m": (entry,)}
     assert registry.card("m").id == "m"
     assert registry.snapshots("m") == ()
-    with pytest.raises(WorkerUnavailable, match="down"):
+    with pytest.raises(WorkerUnavailable, match="1 connecting") as caught:
         registry.place("m", make_policy("round_robin"), ROUTE)
+    assert "127.0.0.1" not in caught.value.message
     worker.come_up()
     assert registry.place("m", make_policy("round_robin"), ROUTE) is worker
 
@@ -255,3 +259,20 @@ async def test_close_ends_every_task(opener):
     await opener.opened(url(5))
     await registry.close()
     assert asyncio.all_tasks() == before
+
+
+async def test_a_request_that_finds_nobody_has_the_lost_workers_looked_for(opener):
+    # Without it, nobody would look again within the hour.
+    patient = WorkerOptions(backoff_min_s=3600, backoff_max_s=3600, hurried_pause_s=0.001)
+    opener.faults[url(1)] = [ProbeFailed("nobody there")]
+    registry = WorkerRegistry(patient, open_worker=opener)
+    registry.start()
+    entry = registry.add(url(1))
+    try:
+        await opener.changes.until(lambda: not opener.faults[url(1)])
+        while entry.worker is None:
+            with pytest.raises(WorkerUnavailable):
+                registry.place("m", make_policy("round_robin"), ROUTE)
+            await asyncio.sleep(0.001)
+    finally:
+        await registry.close()

@@ -47,7 +47,7 @@ async def test_a_worker_whose_requests_fail_gets_no_more_and_stays_healthy(regis
     assert entry.is_ready
     assert entry.reason == "its circuit breaker is open"
     fail(other)
-    with pytest.raises(WorkerUnavailable, match="circuit breaker is open") as caught:
+    with pytest.raises(WorkerUnavailable, match="2 with circuit breaker open") as caught:
         registry.place("m", POLICY, ROUTE)
     assert (caught.value.code, caught.value.retry_after_s) == ("no_available_workers", 1)
     # The model is still served, as far as the list of models goes.

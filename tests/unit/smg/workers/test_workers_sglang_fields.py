@@ -94,6 +94,7 @@ KEPT_HERE = {
     "sequence": "the router's number of the answer",
     "model": "a server has one model",
     "traceparent": "travels as metadata",
+    "tracestate": "travels as metadata",
     "request_id": "becomes the name that the server knows the request by",
     "constraint.lark": "refused: SGLang does not know it",
 }

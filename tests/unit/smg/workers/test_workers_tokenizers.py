@@ -145,10 +145,12 @@ async def test_another_worker_is_asked_when_one_fails(fleet, store):
     assert (bad.asked, good.asked) == (1, 1)
 
 
-async def test_when_all_fail_their_reasons_are_told_and_nothing_is_left(fleet, store, tmp_path):
+async def test_when_all_fail_their_reasons_are_told_without_addresses_and_nothing_is_left(
+    fleet, store, tmp_path
+):
     giver = await fleet.add(1, m=fingerprint(1))
     giver.fault = NotFound("has none to give")
-    with pytest.raises(InternalError, match=r"127\.0\.0\.1:1: has none to give") as caught:
+    with pytest.raises(InternalError, match="has none to give") as caught:
         await store.directory("m")
     assert caught.value.code == "tokenizer_unavailable"
     assert list((tmp_path / "cache").iterdir()) == []

@@ -51,6 +51,8 @@ def test_a_worker_has_labels_models_and_an_identity():
         (f"- {{url: {A}, worker_type: prefill}}", "'prefill'"),
         (f"- {{url: {A}, models: m}}", "models must be a list"),
         (f"- {{url: {A}, labels: [a]}}", "labels must be a mapping"),
+        (f"- {{url: {A}, labels: false}}", "labels must be a mapping"),
+        (f"- {{url: {A}, models: 0}}", "models must be a list"),
         ("- ftp://host:1", "'ftp'"),
         ("- grpc://host", "no port"),
         (f"- {A}\n- {B}\n- grpc://10.0.0.3:1\n", "--max-workers allows 2"),
