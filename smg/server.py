@@ -52,7 +52,7 @@ from smg.pipelines.decide.surface import DecisionSurfaces
 from smg.pipelines.engine_call import EngineCall, RetryOptions
 from smg.pipelines.formats import FormatSettings
 from smg.pipelines.response_history import ResponseHistory
-from smg.pipelines.response_run import ResponseParts
+from smg.pipelines.response_parts import ResponseParts
 from smg.pipelines.responses import ResponsesPipeline
 from smg.pipelines.stored_responses import StoredResponses
 from smg.policies import cache_aware_of, make_policy
@@ -241,7 +241,11 @@ class Router:
         self._responses = ResponsesPipeline(self._response_parts())
         history = settings.history
         self.background = BackgroundResponses(
-            self._responses, history.max_background_responses, history.background_max_event_bytes
+            self._responses,
+            history.max_background_responses,
+            history.background_max_event_bytes,
+            self.history,
+            history.background_lease_secs,
         )
         self._stored = StoredResponses(self.history, self.background)
         admin = AdminHandlers(self.registry, self.catalog.formats_of)
@@ -262,6 +266,7 @@ class Router:
             store=self.history,
             sessions=self.mcp_sessions,
             servers=read_servers(self._settings.mcp),
+            lease_s=history.background_lease_secs,
         )
 
     async def run(self, on_ready: Callable[[RouterAddresses], None], stop: asyncio.Event) -> None:
@@ -293,6 +298,7 @@ class Router:
                         group.create_task(self._keep_alive.run()),
                         group.create_task(self._preload()),
                         group.create_task(look_after(self.history, settings.history.history_retention_days)),
+                        group.create_task(self.background.vouch()),
                         group.create_task(grpc.follow(self.registry)),
                         group.create_task(self._keep_certificates()),
                         *self._discover(group),
@@ -317,9 +323,10 @@ class Router:
                         for task in background:
                             task.cancel()
             finally:
+                # While their workers are there, so that they end as cancelled.
+                await self.background.close()
                 await self.registry.close()
                 await self._tokenizers.close()
-                await self.background.close()
                 await self.mcp_sessions.close()
                 await self.history.close()
 
