@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from smg.errors import StorageFailed
 from smg.storage.chains import join_chain
-from smg.storage.engines import server_engine, sqlite_engine
+from smg.storage.engines import SqliteThreads, server_engine, sqlite_engine
 from smg.storage.metadata import merged
 from smg.storage.records import Conversation, ItemPage, StoredItem, StoredResponse
 from smg.storage.schema import bring_up_to_date
@@ -66,8 +66,11 @@ class SqlStore:
         """
         self._timeout_s = timeout_s
         is_sqlite = url.startswith("sqlite")
+        self._threads = SqliteThreads()
         self._engine = (
-            sqlite_engine(url, timeout_s) if is_sqlite else server_engine(url, timeout_s, pool_size)
+            sqlite_engine(url, timeout_s, self._threads)
+            if is_sqlite
+            else server_engine(url, timeout_s, pool_size)
         )
         self._writing = self._engine.execution_options(smg_writes=True)
         # The one statement that both dialects write alike and SQLAlchemy has in neither's name.
@@ -81,6 +84,7 @@ class SqlStore:
     async def close(self) -> None:
         """See HistoryStore."""
         await self._engine.dispose()
+        await self._threads.ended()
 
     async def put_response(
         self, tenant: str, response: StoredResponse, items: Sequence[StoredItem] = ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from pathlib import Path
 
 import pytest
@@ -45,3 +47,18 @@ async def test_what_an_earlier_release_has_kept_is_there_and_has_ended(tmp_path)
         assert await store.response("tenant", "resp_1") == StoredResponse("resp_1", 7, "{}")
     finally:
         await store.close()
+
+
+def test_a_loop_may_be_closed_as_soon_as_the_store_is(monkeypatch):
+    told = []
+    monkeypatch.setattr(threading, "excepthook", told.append)
+
+    async def fail():
+        store = make_store(HistorySettings(history_backend="sqlite", sqlite_path="/no/such/folder/x.db"))
+        with pytest.raises(StorageFailed):
+            await store.open()
+        await store.close()
+
+    for _ in range(20):
+        asyncio.run(fail())
+    assert told == []
