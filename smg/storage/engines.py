@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy import event
 from sqlalchemy.ext.asyncio import create_async_engine
@@ -53,8 +53,7 @@ class SqliteThreads:
 
         class Remembered(aiosqlite.Connection):
             def stop(self) -> asyncio.Future[Any] | None:
-                stopped: Any = super().stop()  # pyright: ignore[reportUnknownMemberType]
-                ended: asyncio.Future[Any] | None = stopped
+                ended = cast("asyncio.Future[Any] | None", super().stop())
                 if ended is not None:
                     ending.add(ended)
                     ended.add_done_callback(ending.discard)
