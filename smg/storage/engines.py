@@ -53,7 +53,7 @@ class SqliteThreads:
 
         class Remembered(aiosqlite.Connection):
             def stop(self) -> asyncio.Future[Any] | None:
-                ended = cast("asyncio.Future[Any] | None", super().stop())
+                ended = cast("asyncio.Future[Any] | None", super().stop())  # pyright: ignore[reportUnknownMemberType]
                 if ended is not None:
                     ending.add(ended)
                     ended.add_done_callback(ending.discard)
