@@ -267,6 +267,7 @@ class Router:
             sessions=self.mcp_sessions,
             servers=read_servers(self._settings.mcp),
             lease_s=history.background_lease_secs,
+            on_write=self.observation.metrics.history_written,
         )
 
     async def run(self, on_ready: Callable[[RouterAddresses], None], stop: asyncio.Event) -> None:

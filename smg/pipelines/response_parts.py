@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from smg.mcp.config import ConfiguredServers
     from smg.mcp.pool import SessionPool
     from smg.pipelines.admission import Admission
@@ -42,6 +44,7 @@ class ResponseParts:
         sessions: with the servers of tools.
         servers: that the operator has named.
         lease_s: time for which a router vouches for a response that runs in the background.
+        on_write: told how long each write to the store took, in seconds, and whether it was kept.
     """
 
     turns: ChatPipeline
@@ -52,3 +55,4 @@ class ResponseParts:
     sessions: SessionPool
     servers: ConfiguredServers
     lease_s: float
+    on_write: Callable[[float, bool], None]

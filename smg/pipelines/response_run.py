@@ -98,6 +98,7 @@ class ResponseRun:
             message.conversation,
             parts.lease_s,
             now,
+            parts.on_write,
         )
 
     @property
