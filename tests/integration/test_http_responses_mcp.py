@@ -149,6 +149,17 @@ async def test_a_call_that_takes_too_long_fails_and_a_long_result_is_cut(echo_wo
     assert text_of(made) == ["on"]
 
 
+async def test_a_connection_that_is_lost_fails_one_call_and_not_the_session(echo_worker):
+    given = f"[[tool:drop:{{}}]][[next]]{ADD}[[next]][[say:on]]"
+    async with running_mcp() as mcp, running_router(await echo_worker()) as gateway:
+        made = await create(gateway.http, given, tools=[server(mcp)])
+        begun = sum("mcp-session-id" not in headers for headers in mcp.headers)
+    dropped, added = (item for item in made["output"] if item["type"] == "mcp_call")
+    assert (dropped["status"], added["output"], text_of(made)) == ("failed", "5", ["on"])
+    assert "does not answer" in dropped["error"]["content"]
+    assert begun == 1
+
+
 async def test_a_client_that_leaves_cancels_the_call(echo_worker):
     async with running_mcp() as mcp, running_router(await echo_worker()) as gateway:
         request = {"model": "m", "input": "[[tool:hang:{}]]", "tools": [server(mcp)], "stream": True}
