@@ -100,7 +100,8 @@ async def _postgres(at_once: int, rounds: int) -> None:
         tools = children.start("mcp", [sys.executable, "-m", "benchmarks.history.mcp_tools", str(mcp_port)])
         tools.wait_for_line("ready")
         flags = ("--history-backend", "postgres", "--max-concurrent-requests", str(4 * at_once))
-        flags += ("--tool-call-parser", "hermes")
+        # The cache of prompts seen before is a bound of its own: a small one is full after the first round.
+        flags += ("--tool-call-parser", "hermes", "--tokenizer-cache-bytes", "1048576")
         gateway, port = start_gateway(children, [engine.url], *flags, "--postgres-db-url", url)
         limits = httpx.Limits(max_connections=at_once)
         async with httpx.AsyncClient(base_url=f"http://{HOST}:{port}", timeout=120, limits=limits) as http:
