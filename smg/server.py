@@ -54,7 +54,7 @@ from smg.pipelines.encode.rerank import RerankPipeline
 from smg.pipelines.engine_call import EngineCall
 from smg.pipelines.formats import FormatSettings
 from smg.pipelines.response_history import ResponseHistory
-from smg.pipelines.response_run import ResponseParts
+from smg.pipelines.response_parts import ResponseParts
 from smg.pipelines.responses import ResponsesPipeline
 from smg.pipelines.retry_budget import RetryBudget
 from smg.pipelines.stored_responses import StoredResponses
@@ -261,7 +261,11 @@ class Router:
         self._responses = ResponsesPipeline(self._response_parts())
         history = settings.history
         self.background = BackgroundResponses(
-            self._responses, history.max_background_responses, history.background_max_event_bytes
+            self._responses,
+            history.max_background_responses,
+            history.background_max_event_bytes,
+            self.history,
+            history.background_lease_secs,
         )
         self._stored = StoredResponses(self.history, self.background)
         admin = AdminHandlers(self.registry, self.catalog.formats_of)
@@ -290,6 +294,8 @@ class Router:
             store=self.history,
             sessions=self.mcp_sessions,
             servers=read_servers(self._settings.mcp),
+            lease_s=history.background_lease_secs,
+            on_write=self.observation.metrics.history_written,
         )
 
     async def run(self, on_ready: Callable[[RouterAddresses], None], stop: asyncio.Event) -> None:
@@ -322,6 +328,7 @@ class Router:
                         group.create_task(self._keep_alive.run()),
                         group.create_task(self._preload()),
                         group.create_task(look_after(self.history, settings.history.history_retention_days)),
+                        group.create_task(self.background.vouch()),
                         group.create_task(grpc.follow(self.registry)),
                         group.create_task(self._keep_certificates()),
                         *self._discover(group),
@@ -347,9 +354,10 @@ class Router:
                         for task in background:
                             task.cancel()
             finally:
+                # While their workers are there, so that they end as cancelled.
+                await self.background.close()
                 await self.registry.close()
                 await self._tokenizers.close()
-                await self.background.close()
                 await self.mcp_sessions.close()
                 await self.history.close()
 

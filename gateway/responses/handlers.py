@@ -99,7 +99,7 @@ class ResponseHandlers:
         """GET /v1/responses/{id}; with stream=true its events, behind the one of the number starting_after."""
         query = dict(parse_qsl(request.query))
         if query.get("stream") == "true":
-            log = self._background.log(request.context.caller.tenant, request.parameters["id"])
+            log = await self._stored.log(request.context.caller.tenant, request.parameters["id"])
             await self._follow(request, reply, log, _number(query.get("starting_after", "-1")))
             return
         found = await self._stored.get(request.context.caller.tenant, request.parameters["id"])

@@ -1,4 +1,8 @@
-"""An HTTP transport for the MCP SDK that connects only to addresses which the guard has seen, and reads only so much."""
+"""An HTTP transport for the MCP SDK that connects only to addresses which the guard has seen, and reads only so much.
+
+The SDK ends a whole session, with all calls in it, when one message cannot be sent or its answer cannot be read. So such
+a failure is given to it as the server's answer to that one message.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,11 @@ if TYPE_CHECKING:
 
     from smg.egress.guard import EgressGuard
 
+# Servers close connections that were idle for five seconds, many of them: one that is older could be closed while a
+# message is on its way, and nobody could tell whether it was read.
+_LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=2.0)
+_INTERNAL_ERROR = -32603  # JSON-RPC
+
 
 class _BoundedBody(httpx2.AsyncByteStream):
     def __init__(self, inner: httpx2.AsyncByteStream, most: int) -> None:
@@ -18,12 +27,15 @@ class _BoundedBody(httpx2.AsyncByteStream):
         self._left = most
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for chunk in self._inner:
-            self._left -= len(chunk)
-            if self._left < 0:
-                msg = "the answer of the MCP server is too long"
-                raise httpx2.ReadError(msg)
-            yield chunk
+        try:
+            async for chunk in self._inner:
+                self._left -= len(chunk)
+                if self._left < 0:
+                    msg = "the answer of the MCP server is too long"
+                    raise httpx2.StreamError(msg)
+                yield chunk
+        except httpx2.TransportError as error:
+            raise httpx2.StreamError(_said(error)) from error
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -44,7 +56,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         self._guard = guard
         self._max_body_bytes = max_body_bytes
         # No proxy of the environment: it would look the name up again.
-        self._inner = inner or httpx2.AsyncHTTPTransport(trust_env=False)
+        self._inner = inner or httpx2.AsyncHTTPTransport(trust_env=False, limits=_LIMITS)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send one request.
@@ -59,7 +71,17 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
                 # The certificate is still checked against the name.
                 request.extensions = {**request.extensions, "sni_hostname": host}
                 request.url = request.url.copy_with(host=addresses[0])
-        response = await self._inner.handle_async_request(request)
+        try:
+            response = await self._inner.handle_async_request(request)
+        except httpx2.TransportError as error:
+            if request.method != "POST":
+                raise
+            failed = {
+                "jsonrpc": "2.0",
+                "id": None,
+                "error": {"code": _INTERNAL_ERROR, "message": _said(error)},
+            }
+            return httpx2.Response(502, json=failed, request=request)
         kind = response.headers.get("content-type", "")
         if not kind.startswith("text/event-stream") and isinstance(response.stream, httpx2.AsyncByteStream):
             response.stream = _BoundedBody(response.stream, self._max_body_bytes)
@@ -68,3 +90,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
     async def aclose(self) -> None:
         """Close the connections."""
         await self._inner.aclose()
+
+
+def _said(error: Exception) -> str:
+    return f"the MCP server does not answer: {str(error) or type(error).__name__}"

@@ -1,27 +1,31 @@
 """Responses that run in the background: bounded in number, followed while they run and a while after, and stopped.
 
-A response runs on the router that took it. Others find its state in the store, and cannot stop or follow it. When the
-router stops, what still runs is stopped with it and kept as cancelled.
+A response runs on the router that took it, which vouches for it in the store as long as it runs. Others find its state
+there; they can end it, which this router notices when it vouches next, and cannot follow it. When the router stops, what
+still runs is stopped with it and kept as cancelled.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
-from smg.errors import InternalError, InvalidRequest, Overloaded, SmgError
+from smg.errors import InternalError, InvalidRequest, Overloaded, SmgError, StorageFailed
 from smg.pipelines.event_log import EventLog
+from smg.pipelines.response_keeper import lease_end
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from smg.pipelines.meter import RequestMeter
     from smg.pipelines.response_run import ResponseRun
     from smg.pipelines.responses import ResponsesPipeline
     from smg.responses.events import Outlet
     from smg.responses.shapes import Json
+    from smg.storage.base import HistoryStore
     from smg.types.context import RequestContext
     from smg_proto.responses.v1 import responses_pb2
 
@@ -41,8 +45,15 @@ class Started(NamedTuple):
 
 
 class _Running(NamedTuple):
+    run: ResponseRun
     task: asyncio.Task[None]
+    queued: asyncio.Future[Json]
     log: EventLog | None
+
+    def stop(self) -> None:
+        """End it, where its end has not begun."""
+        if not self.run.is_ending:
+            self.task.cancel()
 
 
 class _LogFront:
@@ -62,12 +73,30 @@ class BackgroundResponses:
         pipeline: makes them.
         most: that run or wait at a time; 0 for no background at all.
         max_log_bytes: of events that are kept of each.
+        store: where their state is.
+        lease_s: time for which they are vouched for.
+        sleep: waits for seconds.
+        now: Unix time in seconds.
     """
 
-    def __init__(self, pipeline: ResponsesPipeline, most: int, max_log_bytes: int) -> None:
+    def __init__(
+        self,
+        pipeline: ResponsesPipeline,
+        most: int,
+        max_log_bytes: int,
+        store: HistoryStore,
+        lease_s: float,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        now: Callable[[], float] = time.time,  # noqa: TID251 - compared with times that are kept
+    ) -> None:
         self._pipeline = pipeline
         self._most = most
         self._max_log_bytes = max_log_bytes
+        self._store = store
+        self._lease_s = lease_s
+        self._sleep = sleep
+        self._now = now
         self._running: dict[tuple[str, str], _Running] = {}
         # Logs of those that have ended, the oldest first: as many as may run.
         self._ended: OrderedDict[tuple[str, str], EventLog] = OrderedDict()
@@ -109,7 +138,7 @@ class BackgroundResponses:
         queued: asyncio.Future[Json] = loop.create_future()
         # From here on it runs whether its client stays or not.
         task = loop.create_task(self._run(key, run, log, queued))
-        self._running[key] = _Running(task, log)
+        self._running[key] = _Running(run, task, queued, log)
         return Started(await asyncio.shield(queued), log)
 
     def log(self, tenant: str, response_id: str) -> EventLog:
@@ -135,17 +164,41 @@ class BackgroundResponses:
         running = self._running.get((tenant, response_id))
         if running is None:
             return False
-        running.task.cancel()
+        running.stop()
         await asyncio.wait((running.task,))
         return True
 
+    def runs(self, tenant: str, response_id: str) -> bool:
+        """A response runs here."""
+        return (tenant, response_id) in self._running
+
+    async def vouch(self) -> None:
+        """Vouch for all that runs, again and again until cancelled."""
+        while self.is_on:
+            await self._sleep(self._lease_s / 3)
+            await self.renew()
+
+    async def renew(self) -> None:
+        """Vouch for all that runs, and stop what somebody else has ended."""
+        running = {key: each for key, each in self._running.items() if each.queued.done()}
+        if not running:
+            return
+        try:
+            still = await self._store.renew(tuple(running), lease_end(self._now(), self._lease_s))
+        except StorageFailed as error:
+            logger.warning("background responses cannot be vouched for: %s", error.message)
+            return
+        for key, each in running.items():
+            if key not in still:
+                each.stop()
+
     async def close(self) -> None:
         """Stop all of them."""
-        tasks = [running.task for running in self._running.values()]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        running = tuple(self._running.values())
+        for each in running:
+            each.stop()
+        if running:
+            await asyncio.wait([each.task for each in running])
 
     async def _run(
         self, key: tuple[str, str], run: ResponseRun, log: EventLog | None, queued: asyncio.Future[Json]

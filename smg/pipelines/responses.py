@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from smg.pipelines.meter import RequestMeter
-    from smg.pipelines.response_run import ResponseFront, ResponseParts
+    from smg.pipelines.response_parts import ResponseFront, ResponseParts
     from smg.responses.shapes import Json
     from smg.types.context import RequestContext
     from smg_proto.responses.v1 import responses_pb2

@@ -51,6 +51,12 @@ class HistorySettings(Section):
         metavar="BYTES",
         ge=_MIB,
     )
+    background_lease_secs: float = setting(
+        30.0,
+        "Seconds after which a response in the background has failed if its router has not been heard of in the store. "
+        "Routers that share a store need clocks that differ by much less.",
+        ge=1,
+    )
     sqlite_path: str = setting("smg-history.db", "File of the SQLite database.", metavar="PATH", min_length=1)
     history_timeout_secs: float = setting(
         5.0, "Longest wait for the SQLite database while others write, in seconds.", gt=0

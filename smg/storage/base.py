@@ -38,6 +38,19 @@ class HistoryStore(Protocol):
         """
         ...
 
+    async def replace_running(
+        self, tenant: str, response: StoredResponse, items: Sequence[StoredItem] = ()
+    ) -> bool:
+        """Do as put_response does, where a response of that id is kept whose lease_until is not 0.
+
+        Returns: False, and nothing has changed, where it is gone or has ended.
+        """
+        ...
+
+    async def renew(self, running: Sequence[tuple[str, str]], lease_until: int) -> set[tuple[str, str]]:
+        """Vouch for responses that run, by tenant and id. Returns those that do run; others are gone or have ended."""
+        ...
+
     async def response(self, tenant: str, response_id: str) -> StoredResponse | None:
         """The response, or None."""
         ...

@@ -89,6 +89,27 @@ class MemoryStore:
             thread.written_at = self._clock()
         self._make_room()
 
+    async def replace_running(
+        self, tenant: str, response: StoredResponse, items: Sequence[StoredItem] = ()
+    ) -> bool:
+        """See HistoryStore."""
+        found = self._responses.get((tenant, response.id))
+        if found is None or not found[0].lease_until:
+            return False
+        await self.put_response(tenant, response, items)
+        return True
+
+    async def renew(self, running: Sequence[tuple[str, str]], lease_until: int) -> set[tuple[str, str]]:
+        """See HistoryStore."""
+        still: set[tuple[str, str]] = set()
+        for key in running:
+            found = self._responses.get(key)
+            if found is not None and found[0].lease_until:
+                self._responses[key] = replace(found[0], lease_until=lease_until), self._clock()
+                self._responses.move_to_end(key)
+                still.add(key)
+        return still
+
     async def response(self, tenant: str, response_id: str) -> StoredResponse | None:
         """See HistoryStore."""
         found = self._responses.get((tenant, response_id))

@@ -26,6 +26,18 @@ class NoStore:
     ) -> None:
         """Forget it."""
 
+    async def replace_running(
+        self, tenant: str, response: StoredResponse, items: Sequence[StoredItem] = ()
+    ) -> bool:
+        """True: nobody else can have ended it."""
+        del tenant, response, items
+        return True
+
+    async def renew(self, running: Sequence[tuple[str, str]], lease_until: int) -> set[tuple[str, str]]:
+        """All of them."""
+        del lease_until
+        return set(running)
+
     async def response(self, tenant: str, response_id: str) -> StoredResponse | None:
         """None."""
         del tenant, response_id

@@ -35,6 +35,7 @@ class StoredResponse:
         input_json: the items that were sent with it, a JSON array.
         previous_id: the response that it follows; empty for none.
         conversation_id: the conversation that it is part of; empty for none.
+        lease_until: Unix time in seconds until which a router vouches that it runs; 0 when it has ended.
     """
 
     id: str
@@ -43,6 +44,7 @@ class StoredResponse:
     input_json: str = "[]"
     previous_id: str = ""
     conversation_id: str = ""
+    lease_until: int = 0
 
 
 @dataclass(frozen=True, slots=True)

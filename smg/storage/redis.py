@@ -74,14 +74,24 @@ class RedisStore:
         self, tenant: str, response: StoredResponse, items: Sequence[StoredItem] = ()
     ) -> None:
         """See HistoryStore."""
-        fields = (
-            response.created_at,
-            response.body_json,
-            response.input_json,
-            response.previous_id,
-            response.conversation_id,
-        )
-        await self._run("put_response", tenant, response.id, *fields, *_flat(items))
+        await self._run("put_response", tenant, response.id, *_fields(response), *_flat(items))
+
+    async def replace_running(
+        self, tenant: str, response: StoredResponse, items: Sequence[StoredItem] = ()
+    ) -> bool:
+        """See HistoryStore."""
+        words = (*_fields(response), *_flat(items))
+        return bool(await self._run("replace_running", tenant, response.id, *words))
+
+    async def renew(self, running: Sequence[tuple[str, str]], lease_until: int) -> set[tuple[str, str]]:
+        """See HistoryStore."""
+        by_tenant: dict[str, list[str]] = {}
+        for tenant, response_id in running:
+            by_tenant.setdefault(tenant, []).append(response_id)
+        still: set[tuple[str, str]] = set()
+        for tenant, ids in by_tenant.items():
+            still.update((tenant, each) for each in await self._run("renew", tenant, "", lease_until, *ids))
+        return still
 
     async def response(self, tenant: str, response_id: str) -> StoredResponse | None:
         """See HistoryStore."""
@@ -196,8 +206,20 @@ def _item(item_id: str, text: str) -> StoredItem:
     return StoredItem(item_id, int(created_at), body_json)
 
 
+def _fields(response: StoredResponse) -> tuple[str | int, ...]:
+    """What is kept of a response, in the order of FIELDS in the scripts."""
+    return (
+        response.created_at,
+        response.body_json,
+        response.input_json,
+        response.previous_id,
+        response.conversation_id,
+        response.lease_until,
+    )
+
+
 def _response(response_id: str, row: Sequence[str]) -> StoredResponse:
-    return StoredResponse(response_id, int(row[0]), *row[1:])
+    return StoredResponse(response_id, int(row[0]), *row[1:5], lease_until=int(row[5]))
 
 
 def _conversation(conversation_id: str, row: object) -> Conversation | None:

@@ -52,11 +52,22 @@ local function described(of)
   for _, word in ipairs(redis.call('HGETALL', conv(of) .. ':meta')) do out[#out + 1] = word end
   return out
 end
-local FIELDS = {'created_at', 'body', 'input', 'previous', 'conversation'}
+local FIELDS = {'created_at', 'body', 'input', 'previous', 'conversation', 'lease'}
 local function response(of)
   local row = redis.call('HMGET', prefix .. 'resp:' .. of, unpack(FIELDS))
   if not row[1] then return false end
+  row[6] = row[6] or '0'
   return row
+end
+local function put_response()
+  local key, of = prefix .. 'resp:' .. id, ARGV[7]
+  for n, field in ipairs(FIELDS) do redis.call('HSET', key, field, ARGV[2 + n]) end
+  keep(key)
+  if of ~= '' and redis.call('EXISTS', conv(of)) == 1 then append(of, 9) end
+end
+local function runs(of)
+  local lease = redis.call('HGET', prefix .. 'resp:' .. of, 'lease')
+  return lease and lease ~= '0'
 end
 """
 
@@ -64,12 +75,21 @@ SCRIPTS: Mapping[str, str] = MappingProxyType(
     {
         name: _COMMON + body
         for name, body in {
-            "put_response": """
-local key = prefix .. 'resp:' .. id
-for n, field in ipairs(FIELDS) do redis.call('HSET', key, field, ARGV[2 + n]) end
-keep(key)
-local of = ARGV[7]
-if of ~= '' and redis.call('EXISTS', conv(of)) == 1 then append(of, 8) end
+            "put_response": "put_response()",
+            "replace_running": """
+if not runs(id) then return 0 end
+put_response()
+return 1
+""",
+            "renew": """
+local out = {}
+for n = 4, #ARGV do
+  if runs(ARGV[n]) then
+    redis.call('HSET', prefix .. 'resp:' .. ARGV[n], 'lease', ARGV[3])
+    out[#out + 1] = ARGV[n]
+  end
+end
+return out
 """,
             "response": "return response(id)",
             "delete_response": "return redis.call('DEL', prefix .. 'resp:' .. id)",

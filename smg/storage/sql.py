@@ -10,9 +10,9 @@ import asyncio
 import contextlib
 import json
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import delete, exists, insert, literal, select, update
+from sqlalchemy import delete, insert, literal, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -22,16 +22,26 @@ from smg.storage.engines import SqliteThreads, server_engine, sqlite_engine
 from smg.storage.metadata import merged
 from smg.storage.records import Conversation, ItemPage, StoredItem, StoredResponse
 from smg.storage.schema import bring_up_to_date
+from smg.storage.sql_steps import (
+    BATCH,
+    ITEM_COLUMNS,
+    batches,
+    drop_conversation,
+    find_conversation,
+    forget_unlinked,
+    kind_of,
+    known_items,
+    linked_ids,
+    reserve,
+)
 from smg.storage.tables import CONVERSATIONS, ITEMS, LINKS, RESPONSES
 from smg.storage.taken import refuse_repeated, taken, unknown_item
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Mapping, Sequence
 
     from sqlalchemy.ext.asyncio import AsyncConnection
 
-T = TypeVar("T")
-_BATCH = 500  # rows, or ids in one list; databases bound the parameters of a statement
 _RESPONSE_COLUMNS = (
     RESPONSES.c.id,
     RESPONSES.c.created_at,
@@ -39,8 +49,8 @@ _RESPONSE_COLUMNS = (
     RESPONSES.c.input_json,
     RESPONSES.c.previous_id,
     RESPONSES.c.conversation_id,
+    RESPONSES.c.lease_until,
 )
-_ITEM_COLUMNS = ITEMS.c.id, ITEMS.c.created_at, ITEMS.c.body_json
 
 
 class SqlStore:
@@ -80,13 +90,7 @@ class SqlStore:
         self, tenant: str, response: StoredResponse, items: Sequence[StoredItem] = ()
     ) -> None:
         """See HistoryStore."""
-        values = {
-            "created_at": response.created_at,
-            "body_json": response.body_json,
-            "input_json": response.input_json,
-            "previous_id": response.previous_id,
-            "conversation_id": response.conversation_id,
-        }
+        values = _values(response)
         statement = self._insert(RESPONSES).values(tenant=tenant, id=response.id, **values)
         async with self._transaction(writes=True) as connection:
             await connection.execute(
@@ -94,6 +98,38 @@ class SqlStore:
             )
             if items:
                 await self._append_missing(connection, tenant, response.conversation_id, items)
+
+    async def replace_running(
+        self, tenant: str, response: StoredResponse, items: Sequence[StoredItem] = ()
+    ) -> bool:
+        """See HistoryStore."""
+        statement = (
+            update(RESPONSES)
+            .where(RESPONSES.c.tenant == tenant, RESPONSES.c.id == response.id, RESPONSES.c.lease_until != 0)
+            .values(_values(response))
+        )
+        async with self._transaction(writes=True) as connection:
+            if not (await connection.execute(statement)).rowcount:
+                return False
+            if items:
+                await self._append_missing(connection, tenant, response.conversation_id, items)
+        return True
+
+    async def renew(self, running: Sequence[tuple[str, str]], lease_until: int) -> set[tuple[str, str]]:
+        """See HistoryStore."""
+        key = tuple_(RESPONSES.c.tenant, RESPONSES.c.id)
+        still: set[tuple[str, str]] = set()
+        for some in batches(running):
+            statement = (
+                update(RESPONSES)
+                .where(key.in_(some), RESPONSES.c.lease_until != 0)
+                .values(lease_until=lease_until)
+                .returning(RESPONSES.c.tenant, RESPONSES.c.id)
+            )
+            async with self._transaction(writes=True) as connection:
+                rows = (await connection.execute(statement)).all()
+            still.update((row[0], row[1]) for row in rows)
+        return still
 
     async def response(self, tenant: str, response_id: str) -> StoredResponse | None:
         """See HistoryStore."""
@@ -137,14 +173,14 @@ class SqlStore:
     async def conversation(self, tenant: str, conversation_id: str) -> Conversation | None:
         """See HistoryStore."""
         async with self._transaction() as connection:
-            return await _conversation(connection, tenant, conversation_id)
+            return await find_conversation(connection, tenant, conversation_id)
 
     async def merge_metadata(
         self, tenant: str, conversation_id: str, changes: Mapping[str, str | None], most: int
     ) -> Conversation | None:
         """See HistoryStore."""
         async with self._transaction(writes=True) as connection:
-            before = await _conversation(connection, tenant, conversation_id, will_change=True)
+            before = await find_conversation(connection, tenant, conversation_id, will_change=True)
             if before is None:
                 return None
             metadata = merged(before.metadata, changes, most)
@@ -158,7 +194,7 @@ class SqlStore:
     async def delete_conversation(self, tenant: str, conversation_id: str) -> bool:
         """See HistoryStore."""
         async with self._transaction(writes=True) as connection:
-            return await _delete_conversation(connection, tenant, conversation_id)
+            return await drop_conversation(connection, tenant, conversation_id)
 
     async def add_items(
         self, tenant: str, conversation_id: str, items: Sequence[StoredItem | str]
@@ -166,13 +202,13 @@ class SqlStore:
         """See HistoryStore."""
         refuse_repeated(items)
         async with self._transaction(writes=True) as connection:
-            position = await _reserve(connection, tenant, conversation_id, len(items))
+            position = await reserve(connection, tenant, conversation_id, len(items))
             if position is None:
                 return None
             ids = [item if isinstance(item, str) else item.id for item in items]
-            for item_id in await _linked(connection, tenant, conversation_id, ids):
+            for item_id in await linked_ids(connection, tenant, conversation_id, ids):
                 raise taken(item_id)
-            known = await _known(connection, tenant, ids)
+            known = await known_items(connection, tenant, ids)
             for item in items:
                 if isinstance(item, str) and item not in known:
                     raise unknown_item(item)
@@ -187,14 +223,14 @@ class SqlStore:
         """See HistoryStore."""
         position = LINKS.c.position
         wanted = (
-            select(*_ITEM_COLUMNS)
+            select(*ITEM_COLUMNS)
             .join(LINKS, (LINKS.c.tenant == ITEMS.c.tenant) & (LINKS.c.item_id == ITEMS.c.id))
             .where(LINKS.c.tenant == tenant, LINKS.c.conversation_id == conversation_id)
             .order_by(position.desc() if newest_first else position)
             .limit(limit + 1)
         )
         async with self._transaction() as connection:
-            if await _conversation(connection, tenant, conversation_id) is None:
+            if await find_conversation(connection, tenant, conversation_id) is None:
                 return None
             if after:
                 at = await connection.scalar(
@@ -213,7 +249,7 @@ class SqlStore:
     async def item(self, tenant: str, conversation_id: str, item_id: str) -> StoredItem | None:
         """See HistoryStore."""
         wanted = (
-            select(*_ITEM_COLUMNS)
+            select(*ITEM_COLUMNS)
             .join(LINKS, (LINKS.c.tenant == ITEMS.c.tenant) & (LINKS.c.item_id == ITEMS.c.id))
             .where(
                 LINKS.c.tenant == tenant,
@@ -233,7 +269,7 @@ class SqlStore:
         async with self._transaction(writes=True) as connection:
             if not (await connection.execute(wanted)).rowcount:
                 return False
-            await _forget_unlinked(connection, tenant, [item_id])
+            await forget_unlinked(connection, tenant, [item_id])
         return True
 
     async def purge(self, before: int) -> int:
@@ -246,9 +282,9 @@ class SqlStore:
         while True:
             # In small transactions: nobody else should wait for long.
             async with self._transaction(writes=True) as connection:
-                keys = (await connection.execute(some.limit(_BATCH))).all()
+                keys = (await connection.execute(some.limit(BATCH))).all()
                 for tenant, conversation_id in keys:
-                    count += await _delete_conversation(connection, tenant, conversation_id)
+                    count += await drop_conversation(connection, tenant, conversation_id)
             if not keys:
                 return count
 
@@ -268,19 +304,19 @@ class SqlStore:
                 f"the history store did not answer within {self._timeout_s:g} s; try again"
             ) from error
         except (SQLAlchemyError, OSError) as error:
-            raise StorageFailed(f"the history store failed ({_kind_of(error)}); try again") from error
+            raise StorageFailed(f"the history store failed ({kind_of(error)}); try again") from error
 
     async def _append_missing(
         self, connection: AsyncConnection, tenant: str, conversation_id: str, items: Sequence[StoredItem]
     ) -> None:
         """Put those that it has not at the end of a conversation, if it is there."""
         new = list({item.id: item for item in items}.values())
-        position = await _reserve(connection, tenant, conversation_id, len(new))
+        position = await reserve(connection, tenant, conversation_id, len(new))
         if position is None:
             return
-        linked = await _linked(connection, tenant, conversation_id, [item.id for item in new])
+        linked = await linked_ids(connection, tenant, conversation_id, [item.id for item in new])
         new = [item for item in new if item.id not in linked]
-        known = await _known(connection, tenant, [item.id for item in new])
+        known = await known_items(connection, tenant, [item.id for item in new])
         ids = [item.id for item in new]
         await self._append(
             connection, tenant, conversation_id, [item for item in new if item.id not in known], ids, position
@@ -296,10 +332,10 @@ class SqlStore:
         position: int,
     ) -> None:
         """Keep new items, and link all ids from a position on."""
-        for some in _batches(new):
+        for some in batches(new):
             rows = [{"tenant": tenant, **item._asdict()} for item in some]
             await connection.execute(self._insert(ITEMS).on_conflict_do_nothing(), rows)
-        for some in _batches(list(enumerate(ids, position))):
+        for some in batches(list(enumerate(ids, position))):
             rows = [
                 {"tenant": tenant, "conversation_id": conversation_id, "item_id": item_id, "position": at}
                 for at, item_id in some
@@ -307,86 +343,13 @@ class SqlStore:
             await connection.execute(insert(LINKS), rows)
 
 
-async def _conversation(
-    connection: AsyncConnection, tenant: str, conversation_id: str, *, will_change: bool = False
-) -> Conversation | None:
-    table = CONVERSATIONS.c
-    wanted = select(table.id, table.created_at, table.metadata_json).where(
-        table.tenant == tenant, table.id == conversation_id
-    )
-    row = (await connection.execute(wanted.with_for_update() if will_change else wanted)).first()
-    return Conversation(row[0], row[1], MappingProxyType(json.loads(row[2]))) if row else None
-
-
-async def _reserve(connection: AsyncConnection, tenant: str, conversation_id: str, count: int) -> int | None:
-    """The first of `count` places at the end of a conversation, which is locked from here on; None for none."""
-    table = CONVERSATIONS.c
-    statement = (
-        update(CONVERSATIONS)
-        .where(table.tenant == tenant, table.id == conversation_id)
-        .values(next_position=table.next_position + count)
-        .returning(table.next_position)
-    )
-    end = await connection.scalar(statement)
-    return None if end is None else end - count
-
-
-async def _linked(
-    connection: AsyncConnection, tenant: str, conversation_id: str, ids: Sequence[str]
-) -> set[str]:
-    """Those of the ids that a conversation has."""
-    found: set[str] = set()
-    for some in _batches(ids):
-        wanted = select(LINKS.c.item_id).where(
-            LINKS.c.tenant == tenant, LINKS.c.conversation_id == conversation_id, LINKS.c.item_id.in_(some)
-        )
-        found.update((await connection.execute(wanted)).scalars())
-    return found
-
-
-async def _known(connection: AsyncConnection, tenant: str, ids: Sequence[str]) -> dict[str, StoredItem]:
-    """The items of these ids that are stored; they stay until the transaction ends."""
-    found: dict[str, StoredItem] = {}
-    for some in _batches(ids):
-        wanted = select(*_ITEM_COLUMNS).where(ITEMS.c.tenant == tenant, ITEMS.c.id.in_(some))
-        rows = await connection.execute(wanted.with_for_update(read=True, key_share=True))
-        found.update((row[0], StoredItem(*row)) for row in rows)
-    return found
-
-
-async def _delete_conversation(connection: AsyncConnection, tenant: str, conversation_id: str) -> bool:
-    gone = (
-        delete(LINKS)
-        .where(LINKS.c.tenant == tenant, LINKS.c.conversation_id == conversation_id)
-        .returning(LINKS.c.item_id)
-    )
-    ids = (await connection.execute(gone)).scalars().all()
-    table = CONVERSATIONS.c
-    statement = delete(CONVERSATIONS).where(table.tenant == tenant, table.id == conversation_id)
-    found = (await connection.execute(statement)).rowcount > 0
-    await _forget_unlinked(connection, tenant, ids)
-    return found
-
-
-async def _forget_unlinked(connection: AsyncConnection, tenant: str, ids: Iterable[str]) -> None:
-    """Forget those items that no conversation has."""
-    used = exists().where(LINKS.c.tenant == ITEMS.c.tenant, LINKS.c.item_id == ITEMS.c.id)
-    for some in _batches(list(ids)):
-        await connection.execute(delete(ITEMS).where(ITEMS.c.tenant == tenant, ITEMS.c.id.in_(some), ~used))
-
-
-def _batches(values: Sequence[T]) -> Iterator[Sequence[T]]:
-    for at in range(0, len(values), _BATCH):
-        yield values[at : at + _BATCH]
-
-
-def _kind_of(error: Exception) -> str:
-    """What failed, such as `OperationalError SQLITE_FULL`. What a driver says in words may quote the statement's values."""
-    cause: object = getattr(error, "orig", None) or error
-    while isinstance(cause, Exception):
-        for code in ("sqlite_errorname", "sqlstate"):
-            name = getattr(cause, code, None)
-            if isinstance(name, str):
-                return f"{type(error).__name__} {name}"
-        cause = cause.__cause__
-    return type(error).__name__
+def _values(response: StoredResponse) -> dict[str, str | int]:
+    """A response's columns but for its key."""
+    return {
+        "created_at": response.created_at,
+        "body_json": response.body_json,
+        "input_json": response.input_json,
+        "previous_id": response.previous_id,
+        "conversation_id": response.conversation_id,
+        "lease_until": response.lease_until,
+    }

@@ -18,6 +18,7 @@ RESPONSES = Table(
     Column("input_json", Text, nullable=False),
     Column("previous_id", String(ID_CHARS), nullable=False),
     Column("conversation_id", String(ID_CHARS), nullable=False),
+    Column("lease_until", BigInteger, nullable=False, server_default="0"),
     Index("smg_responses_created_at", "created_at"),
 )
 

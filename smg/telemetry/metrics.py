@@ -90,6 +90,8 @@ class RouterMetrics(Collector):
         self._rejections: Counter[str] = Counter(dict.fromkeys(REJECTIONS.values(), 0))
         self._picks: dict[str, int] = {}
         self._slow_readers = self._retries_refused = 0
+        self._history_writes = Distribution(TOKEN_BOUNDS_S)
+        self._history_failures = 0
         registry.register(self)
 
     def set_models(self, models: Iterable[str]) -> None:
@@ -152,6 +154,11 @@ class RouterMetrics(Collector):
     def slow_reader_aborted(self) -> None:
         """A stream was cut because its client did not read."""
         self._slow_readers += 1
+
+    def history_written(self, duration_s: float, is_kept: bool) -> None:
+        """A response was written to the history store, or could not be."""
+        self._history_writes.observe(duration_s)
+        self._history_failures += not is_kept
 
     def collect(self) -> Iterator[Metric]:
         """Everything, as prometheus families. Called by the registry, perhaps in another thread."""
@@ -231,6 +238,17 @@ class RouterMetrics(Collector):
         )
         yield CounterMetricFamily(
             "smg_slow_reader_aborts", "Streams cut because the client did not read.", value=self._slow_readers
+        )
+        yield HistogramMetricFamily(
+            "smg_history_write_seconds",
+            "Time that a response took to be written to the history store, with its part of the conversation.",
+            buckets=self._history_writes.buckets(),
+            sum_value=self._history_writes.sum,
+        )
+        yield CounterMetricFamily(
+            "smg_history_write_failures",
+            "Responses that could not be written to the history store.",
+            value=self._history_failures,
         )
 
 

@@ -33,6 +33,10 @@ def make_server(calls=None, headers=None):
         await asyncio.sleep(3600)
         return ""
 
+    @server.tool(description="Never answers")
+    def drop() -> str:
+        return ""
+
     @server.tool(description="Says a lot")
     def shout(count: int) -> str:
         return "x" * count

@@ -12,15 +12,25 @@ from tests.integration.mcp_tools import make_server
 
 @asynccontextmanager
 async def running_mcp(*, transport="streamable"):
-    """`.url`, `.calls` (name and arguments of each call of a tool) and `.headers` (of each HTTP request)."""
+    """`.url`, `.calls` (name and arguments of each call of a tool) and `.headers` (of each HTTP request).
+
+    The connection of a call of the tool `drop` is cut.
+    """
     calls, headers = [], []
     server = make_server(calls)
     app = server.streamable_http_app() if transport == "streamable" else server.sse_app()
 
     async def remembering(scope, receive, send):
+        async def read():
+            message = await receive()
+            if b'"name":"drop"' in message.get("body", b"").replace(b" ", b""):
+                # The connection of uvicorn's request: what a server does that dies.
+                receive.__self__.transport.abort()
+            return message
+
         if scope["type"] == "http":
             headers.append({name.decode(): value.decode() for name, value in scope["headers"]})
-        await app(scope, receive, send)
+        await app(scope, read, send)
 
     bound = socket.create_server(("127.0.0.1", 0))
     port = bound.getsockname()[1]

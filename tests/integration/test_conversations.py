@@ -223,6 +223,32 @@ async def test_pages(gateway):
     await gateway.http.delete(f"{PATH}/{name}")
 
 
+@pytest.mark.parametrize("order", ["asc", "desc"])
+async def test_whoever_follows_pages_sees_each_item_once_though_more_come(gateway, order):
+    names = [f"msg_{order}_{n:02}" for n in range(45)]
+    name = await begun(gateway, *(message("x", id=each) for each in names[:20]))
+    for some in (names[20:40], names[40:]):
+        await gateway.http.post(
+            f"{PATH}/{name}/items", json={"items": [message("x", id=each) for each in some]}
+        )
+    seen, after = [], ""
+    while True:
+        page = (await gateway.http.get(f"{PATH}/{name}/items?limit=20&order={order}&after={after}")).json()
+        seen += [item["id"] for item in page["data"]]
+        if not page["has_more"]:
+            break
+        after = page["last_id"]
+        new = message("x", id=f"msg_{order}_new_{len(seen)}")
+        await gateway.http.post(f"{PATH}/{name}/items", json={"items": [new]})
+    # What came meanwhile is at the end, which comes first for those who read backwards.
+    old = [each for each in seen if "new" not in each]
+    assert old == (names if order == "asc" else names[::-1])
+    assert len(seen) == len(set(seen))
+    await gateway.http.delete(f"{PATH}/{name}/items/{after}")
+    gone = await gateway.http.get(f"{PATH}/{name}/items?after={after}")
+    assert gone.status_code == 404
+
+
 async def test_what_may_be_included_is_checked(gateway):
     name = await begun(gateway, message("a", id="msg_include"))
     path = f"{PATH}/{name}/items/msg_include"

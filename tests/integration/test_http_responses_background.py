@@ -1,9 +1,19 @@
 """Responses in the background: they survive their client, are stopped, and their events can be followed later."""
 
+import asyncio
 import json
+import os
+import signal
+from contextlib import asynccontextmanager
+from pathlib import Path
 
+import httpx
+import orjson
 import pytest
 
+from benchmarks.faults.fleet import start_gateway
+from benchmarks.gateway.children import Children
+from smg.storage.records import StoredResponse
 from tests.integration.running_router import running_router, until
 from tests.unit.smg.responses.replaying import replayed
 
@@ -115,3 +125,87 @@ async def test_only_so_many_run_and_without_the_setting_none(echo_worker):
     async with running_router(url) as gateway:
         made = (await gateway.http.post(URL, json=body("[[say:x]]"))).json()
         assert (made["status"], made["background"]) == ("completed", False)
+
+
+@asynccontextmanager
+async def two_routers(url, tmp_path):
+    """Two over one store, which vouch only when they are told to."""
+    file = {"history_backend": "sqlite", "sqlite_path": str(tmp_path / "h.db")}
+    shared = {**ON, **file, "background_lease_secs": 1e6}
+    async with running_router(url, history=shared) as first, running_router(url, history=shared) as second:
+        yield first, second
+
+
+async def test_another_router_stops_it_and_cannot_follow_it(echo_worker, tmp_path):
+    url = await echo_worker()
+    async with two_routers(url, tmp_path) as (first, second):
+        conversation = (await first.http.post("/v1/conversations", json={})).json()["id"]
+        asked = body("[[hang]]", stream=True, conversation=conversation)
+        seen, stopped = [], None
+        async with first.http.stream("POST", URL, json=asked) as answer:
+            async for line in answer.aiter_lines():
+                if line.startswith("data: "):
+                    seen.append(json.loads(line[6:]))
+                if line.startswith("event: response.output_text.delta") and not stopped:
+                    response_id = seen[0]["response"]["id"]
+                    found = (await second.http.get(f"{URL}/{response_id}")).json()
+                    followed = await second.http.get(f"{URL}/{response_id}?stream=true")
+                    await first.router.background.renew()
+                    assert first.router.background.size == 1
+                    stopped = (await second.http.post(f"{URL}/{response_id}/cancel")).json()
+                    again = (await second.http.post(f"{URL}/{response_id}/cancel")).json()
+                    await first.router.background.renew()
+        await until(lambda: not echo_worker.servers[url].engine.load().running)
+        kept = (await first.http.get(f"{URL}/{response_id}")).json()
+        items = (await first.http.get(f"/v1/conversations/{conversation}/items")).json()["data"]
+        unknown = await second.http.get(f"{URL}/resp_no?stream=true")
+    assert found["status"] == "in_progress"
+    assert (followed.status_code, followed.json()["error"]["code"]) == (400, "stream_not_available")
+    assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "not_found")
+    assert stopped == again == kept
+    assert (kept["status"], items) == ("cancelled", [])
+    assert (seen[-1]["type"], seen[-1]["response"]["status"]) == ("response.cancelled", "cancelled")
+
+
+async def test_what_was_deleted_does_not_come_back(echo_worker, tmp_path):
+    url = await echo_worker()
+    async with two_routers(url, tmp_path) as (first, second):
+        for other in (first, second):
+            made = (await first.http.post(URL, json=body("[[hang]]"))).json()
+            await until(lambda: echo_worker.servers[url].engine.load().running)
+            assert (await other.http.delete(f"{URL}/{made['id']}")).json()["deleted"]
+            await first.router.background.renew()
+            await until(lambda: not first.router.background.size)
+            assert (await first.http.get(f"{URL}/{made['id']}")).status_code == 404
+            await until(lambda: not echo_worker.servers[url].engine.load().running)
+
+
+@pytest.mark.parametrize("status", ["queued", "in_progress"])
+async def test_what_nobody_vouches_for_has_failed(echo_worker, status):
+    left = {"id": "resp_left", "status": status, "output": [], "error": None, "completed_at": None}
+    stored = StoredResponse("resp_left", 1, orjson.dumps(left).decode(), lease_until=5)
+    async with running_router(await echo_worker()) as gateway:
+        await gateway.router.history.put_response("", stored)
+        found = (await gateway.http.get(f"{URL}/resp_left")).json()
+        again = (await gateway.http.get(f"{URL}/resp_left")).json()
+        stopped = await gateway.http.post(f"{URL}/resp_left/cancel")
+    assert found == again
+    assert (found["status"], found["error"]["code"]) == ("failed", "server_error")
+    assert found["completed_at"] > 5
+    assert (stopped.status_code, stopped.json()["error"]["code"]) == (400, "response_already_failed")
+
+
+async def test_what_a_killed_router_has_left_fails_on_another(echo_worker, tmp_path):
+    url, path = await echo_worker(), tmp_path / "h.db"
+    options = ("--max-background-responses", "1", "--background-lease-secs", "1")
+    shared = ("--history-backend", "sqlite", "--sqlite-path", str(path))
+    with Children(Path(__file__).parents[2], tmp_path / "log") as children:
+        killed, port = await asyncio.to_thread(start_gateway, children, [url], *options, *shared)
+        async with httpx.AsyncClient(verify=False) as http:
+            made = (await http.post(f"http://127.0.0.1:{port}{URL}", json=body("[[hang]]"))).json()
+        os.kill(killed.pid, signal.SIGKILL)
+        store = {"history_backend": "sqlite", "sqlite_path": str(path)}
+        async with running_router(url, history=store) as gateway:
+            found = await ended(gateway.http, made["id"])
+    assert made["status"] == "queued"
+    assert (found["status"], found["error"]["code"]) == ("failed", "server_error")

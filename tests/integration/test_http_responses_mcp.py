@@ -16,6 +16,7 @@ ADD = '[[tool:add:{"a": 2, "b": 3}]]'
 BOTH = f'{ADD}[[say:\\n]][[tool:add:{{"a": 10, "b": 20}}]]'
 WEATHER = {"type": "function", "name": "get_weather", "parameters": {"type": "object"}}
 WEATHER_CALL = "[[tool:get_weather:{}]]"
+PAGES_OF_TESTS = Path(__file__).with_name("mcp_pages.py")
 TOOLS_OF_TESTS = Path(__file__).with_name("mcp_tools.py")
 
 
@@ -112,9 +113,12 @@ async def test_limits_of_calls_end_the_response_as_the_one_who_set_them_expects(
         one = await run(f"{BOTH}[[next]][[say:never]]", tools=tools, max_tool_calls=1)
         own = await run(f"{ADD}[[loop]]", tools=tools)
         large = await run(f"{ADD}[[loop]]", tools=tools, max_tool_calls=11)
+        few = await run(f"{ADD}[[loop]]", tools=tools, max_tool_calls=1)
     assert (outputs(exact), exact["status"]) == (["5", "30"], "completed")
     assert kinds(exact)[-1] == "message"
     assert (outputs(one), kinds(one)[-1], one["status"]) == (["5"], "mcp_call", "completed")
+    # The turn that asked for too much counts as well: two against eleven.
+    assert 2 * own["usage"]["output_tokens"] == 11 * few["usage"]["output_tokens"]
     for response in (own, large):
         assert (len(outputs(response)), response["status"]) == (10, "failed")
         assert response["error"]["code"] == "max_tool_calls_exceeded"
@@ -159,6 +163,17 @@ async def test_a_call_that_takes_too_long_fails_and_a_long_result_is_cut(echo_wo
     assert len(shouted["output"]) < 1100
     assert "3976 more bytes" in shouted["output"]
     assert text_of(made) == ["on"]
+
+
+async def test_a_connection_that_is_lost_fails_one_call_and_not_the_session(echo_worker):
+    given = f"[[tool:drop:{{}}]][[next]]{ADD}[[next]][[say:on]]"
+    async with running_mcp() as mcp, running_router(await echo_worker()) as gateway:
+        made = await create(gateway.http, given, tools=[server(mcp)])
+        begun = sum("mcp-session-id" not in headers for headers in mcp.headers)
+    dropped, added = (item for item in made["output"] if item["type"] == "mcp_call")
+    assert (dropped["status"], added["output"], text_of(made)) == ("failed", "5", ["on"])
+    assert "does not answer" in dropped["error"]["content"]
+    assert begun == 1
 
 
 async def test_a_client_that_leaves_cancels_the_call(echo_worker):
@@ -283,3 +298,12 @@ async def test_servers_of_the_operator_are_named_by_their_label(echo_worker, tmp
     assert "response.web_search_call.searching" in [kind for kind, _ in events]
     assert mcp.headers[0]["authorization"] == "Bearer secret"
     assert mcp.calls == [("look_up", "k")]
+
+
+async def test_pages_of_tools_that_lead_in_a_circle_are_left(echo_worker, tmp_path):
+    path = tmp_path / "mcp.yaml"
+    command = f"command: '{sys.executable}', args: ['{PAGES_OF_TESTS}']"
+    path.write_text(f"servers:\n  - {{name: pages, protocol: stdio, {command}}}\n")
+    async with running_router(await echo_worker(), mcp={"mcp_config_path": str(path)}) as gateway:
+        made = await create(gateway.http, "[[say:x]]", tools=[{"type": "mcp", "server_label": "pages"}])
+    assert {tool["name"] for tool in made["output"][0]["tools"]} == {"add"}

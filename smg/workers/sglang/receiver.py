@@ -188,13 +188,17 @@ class CallReceiver:
         if answer.is_over:
             return
         if complete.finish_reason == "error":
+            if answer.ids and answer.is_streamed:
+                # What came before the error is the listener's, whether or not it came in the same read.
+                answer.tell()
             error = EngineError(
                 "the engine ended the sequence with the reason 'error'",
                 engine_code=INTERNAL,
                 code="worker_stream_failed",
             )
             self._on_outcome(error)
-            self._fail(answer, error)
+            if not answer.is_over:
+                self._fail(answer, error)
             return
         answer.is_over = True
         self._on_outcome(None)

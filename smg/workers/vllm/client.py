@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from smg_grpc_proto.generated import sglang_scheduler_pb2 as sglang_pb2
 from smg_grpc_proto.generated import vllm_engine_pb2 as vllm_pb2
 
-from smg.workers.sglang.client import SglangClient
+from smg.workers.sglang.client import SglangClient, trace_metadata
 
 if TYPE_CHECKING:
     from smg.workers.http2.calls import Call, Receiver
@@ -20,9 +20,9 @@ class VllmClient(SglangClient):
 
     service = _SERVICE
 
-    def generate(self, request: Any, receiver: Receiver, traceparent: str) -> Call:
+    def generate(self, request: Any, receiver: Receiver, traceparent: str, tracestate: str) -> Call:
         """Start a call."""
-        metadata = (("traceparent", traceparent),) if traceparent.isascii() and traceparent else ()
+        metadata = trace_metadata(traceparent, tracestate)
         return self.connection.call(
             self.service + "Generate", request.SerializeToString(), receiver, metadata
         )

@@ -84,6 +84,39 @@ async def test_a_response_is_what_was_put(store, tenant):
     assert await store.response(tenant, "resp_1") is None
 
 
+async def test_only_what_runs_is_renewed_and_replaced_and_it_ends_once(store, tenant):
+    await conversation(store, tenant)
+    running = [response(f"resp_{n}", conversation_id="conv_1", lease_until=5) for n in range(3)]
+    for each in running:
+        await store.put_response(tenant, each)
+    await store.put_response(tenant, response("resp_ended"))
+    await store.put_response(tenant + "x", response("resp_0"))
+    keys = [(tenant, f"resp_{n}") for n in range(3)]
+    others = [(tenant, "resp_ended"), (tenant, "resp_no"), (tenant + "x", "resp_0")]
+    assert await store.renew([*keys, *others], 9) == set(keys)
+    assert [(await store.response(*key)).lease_until for key in keys] == [9, 9, 9]
+    assert await store.renew([], 9) == set()
+
+    ended = response("resp_0", body_json='{"a":3}', conversation_id="conv_1")
+    assert await store.replace_running(tenant, ended, [item("a"), item("b")])
+    assert not await store.replace_running(tenant, response("resp_0", body_json="{}"), [item("c")])
+    assert not await store.replace_running(tenant, response("resp_no", lease_until=9), [item("c")])
+    assert await store.delete_response(tenant, "resp_1")
+    assert not await store.replace_running(tenant, running[1])
+    assert await store.response(tenant, "resp_0") == ended
+    assert await store.response(tenant, "resp_1") is None
+    assert await ids_of(store, tenant) == ["a", "b"]
+    assert await store.renew(keys, 11) == {keys[2]}
+
+
+async def test_of_many_that_end_a_response_one_does(store, tenant):
+    await store.put_response(tenant, response(lease_until=5))
+    ends = [response(body_json=f'{{"a":{n}}}') for n in range(6)]
+    took = await asyncio.gather(*(store.replace_running(tenant, end) for end in ends))
+    assert took.count(True) == 1
+    assert await store.response(tenant, "resp_1") == ends[took.index(True)]
+
+
 @pytest.mark.parametrize("text", ['"\\u0000"', '"🙂 \\ud800 \' \\" %s :x"', '"' + "x" * 3_000_000 + '"'])
 async def test_texts_come_back_as_they_were(store, tenant, text):
     put = response(body_json=text, input_json=f"[{text}]")

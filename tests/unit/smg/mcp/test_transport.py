@@ -46,5 +46,27 @@ async def test_an_answer_is_read_up_to_its_bound():
         yield b"x" * 401
 
     async with client(lambda _: httpx2.Response(200, content=body())) as http:
+        with pytest.raises(httpx2.StreamError, match="too long"):
+            await http.get("https://good.example/mcp")
+
+
+async def test_a_message_that_cannot_be_sent_is_answered_with_an_error():
+    def answer(request):
+        raise httpx2.ReadError("gone")
+
+    async with client(answer) as http:
+        got = await http.post("https://good.example/mcp", json={})
         with pytest.raises(httpx2.ReadError):
+            await http.get("https://good.example/mcp")
+    assert got.status_code == 502
+    assert "gone" in got.json()["error"]["message"]
+
+
+async def test_an_answer_that_breaks_off_ends_no_session():
+    async def body():
+        yield b"{"
+        raise httpx2.RemoteProtocolError("cut")
+
+    async with client(lambda _: httpx2.Response(200, content=body())) as http:
+        with pytest.raises(httpx2.StreamError, match="cut"):
             await http.get("https://good.example/mcp")

@@ -20,6 +20,15 @@ def new_metrics() -> tuple[CollectorRegistry, RouterMetrics]:
     return registry, metrics
 
 
+def test_writes_of_history_are_counted_with_those_that_failed():
+    registry, metrics = new_metrics()
+    metrics.history_written(0.004, True)
+    metrics.history_written(20.0, is_kept=False)
+    assert registry.get_sample_value("smg_history_write_seconds_bucket", {"le": "0.005"}) == 1
+    assert registry.get_sample_value("smg_history_write_seconds_count") == 2
+    assert registry.get_sample_value("smg_history_write_failures_total") == 1
+
+
 def test_a_request_counts_in_every_family():
     registry, metrics = new_metrics()
     series = metrics.request_started("chat", "m")

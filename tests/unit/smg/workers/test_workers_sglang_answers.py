@@ -155,6 +155,17 @@ def test_the_reason_error_is_a_failure():
     assert (answer.error.engine_code, answer.error.code) == (INTERNAL, "worker_stream_failed")
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+def test_tokens_before_the_reason_error_are_told_however_they_were_read(at_once):
+    answer = Answer()
+    messages = chunk(1), chunk(2), complete(2, reason="error")
+    for some in [messages] if at_once else [[message] for message in messages]:
+        answer.take(*some)
+    assert answer.heard.ids == [1, 2]
+    assert answer.error.code == "worker_stream_failed"
+    assert len(answer.over) == 1
+
+
 def test_counts_of_a_continued_sequence_are_those_of_the_whole():
     answer = Answer(output_ids=b"\1\0\0\0\2\0\0\0")
     answer.take(chunk(3, total=1, prompt_tokens=12), complete(3, prompt_tokens=12, completion_tokens=1))

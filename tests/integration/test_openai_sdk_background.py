@@ -1,0 +1,33 @@
+"""The official OpenAI SDK against responses in the background."""
+
+import openai
+import pytest
+
+from tests.integration.running_router import running_router
+
+
+async def test_a_stream_in_the_background_is_resumed_where_it_was_left(echo_worker):
+    history = {"max_background_responses": 1}
+    async with running_router(await echo_worker(), history=history) as gateway:
+        base_url = f"http://127.0.0.1:{gateway.addresses.port}/v1"
+        client = openai.AsyncOpenAI(base_url=base_url, api_key="none")
+        stream = await client.responses.create(
+            model="m", input="[[len:20]][[delay:2]]", stream=True, background=True
+        )
+        seen = []
+        async for event in stream:
+            seen.append(event)
+            if len(seen) == 6:
+                break
+        await stream.close()
+        response_id = seen[0].response.id
+        rest = await client.responses.retrieve(response_id, stream=True, starting_after=5)
+        seen += [event async for event in rest]
+        found = await client.responses.retrieve(response_id)
+        with pytest.raises(openai.BadRequestError) as caught:
+            await client.responses.cancel(response_id)
+    assert [event.sequence_number for event in seen] == list(range(len(seen)))
+    texts = [event.delta for event in seen if event.type == "response.output_text.delta"]
+    assert "".join(texts) == found.output_text == seen[-1].response.output_text
+    assert (found.status, found.background) == ("completed", True)
+    assert caught.value.code == "response_already_completed"
