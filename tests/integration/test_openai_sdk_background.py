@@ -1,8 +1,11 @@
-"""The official OpenAI SDK against responses in the background."""
+"""The official OpenAI SDK where the gateway works on by itself: in the background, and with tools of servers."""
 
 import openai
 import pytest
+from agents import Agent, HostedMCPTool, Runner, set_tracing_disabled
+from agents.models.openai_responses import OpenAIResponsesModel
 
+from tests.integration.running_mcp import running_mcp
 from tests.integration.running_router import running_router
 
 
@@ -31,3 +34,25 @@ async def test_a_stream_in_the_background_is_resumed_where_it_was_left(echo_work
     assert "".join(texts) == found.output_text == seen[-1].response.output_text
     assert (found.status, found.background) == ("completed", True)
     assert caught.value.code == "response_already_completed"
+
+
+async def test_an_agent_leaves_the_calls_of_a_server_to_the_gateway(echo_worker):
+    set_tracing_disabled(disabled=True)
+    given = '[[tool:add:{"a": 2, "b": 3}]][[next]][[tool:look_up:{"key": "k"}]][[next]][[say:All done]]'
+    async with running_mcp() as mcp, running_router(await echo_worker()) as gateway:
+        base_url = f"http://127.0.0.1:{gateway.addresses.port}/v1"
+        client = openai.AsyncOpenAI(base_url=base_url, api_key="none")
+        tool = {
+            "type": "mcp",
+            "server_label": "calc",
+            "server_url": mcp.url,
+            "require_approval": "never",
+        }
+        agent = Agent(
+            name="helper", model=OpenAIResponsesModel("m", client), tools=[HostedMCPTool(tool_config=tool)]
+        )
+        result = await Runner.run(agent, given)
+    assert result.final_output == "All done"
+    assert mcp.calls == [("add", 2, 3), ("look_up", "k")]
+    (raw,) = result.raw_responses
+    assert [item.output for item in raw.output if item.type == "mcp_call"] == ["5", "value of k"]

@@ -5,7 +5,7 @@ import json
 import openai
 import pytest
 import pytest_asyncio
-from agents import Agent, HostedMCPTool, ModelSettings, Runner, function_tool, set_tracing_disabled
+from agents import Agent, ModelSettings, Runner, function_tool, set_tracing_disabled
 from agents.mcp import MCPServerStreamableHttp
 from agents.models.openai_responses import OpenAIResponsesModel
 from pydantic import BaseModel
@@ -93,26 +93,6 @@ async def test_conversations_hold_the_turns(client):
     page = await client.conversations.items.list(conversation.id, limit=3, order="asc")
     said = [item.content[0].text async for item in page]
     assert said == ["[[say:A]]", "A", "[[say:B]]", "B"]
-
-
-async def test_an_agent_leaves_the_calls_of_a_server_to_the_gateway(client):
-    set_tracing_disabled(disabled=True)
-    given = '[[tool:add:{"a": 2, "b": 3}]][[next]][[tool:look_up:{"key": "k"}]][[next]][[say:All done]]'
-    async with running_mcp() as mcp:
-        tool = {
-            "type": "mcp",
-            "server_label": "calc",
-            "server_url": mcp.url,
-            "require_approval": "never",
-        }
-        agent = Agent(
-            name="helper", model=OpenAIResponsesModel("m", client), tools=[HostedMCPTool(tool_config=tool)]
-        )
-        result = await Runner.run(agent, given)
-    assert result.final_output == "All done"
-    assert mcp.calls == [("add", 2, 3), ("look_up", "k")]
-    (raw,) = result.raw_responses
-    assert [item.output for item in raw.output if item.type == "mcp_call"] == ["5", "value of k"]
 
 
 async def test_an_agent_with_a_tool_of_its_own_and_one_of_a_server(client):
