@@ -38,6 +38,7 @@ from smg.callers.audit import AuditLog
 from smg.callers.directory import caller_directory
 from smg.draining import Drain
 from smg.mcp.open import make_sessions, read_servers
+from smg.media.open import make_preparer
 from smg.observation import Observation
 from smg.pipelines.admission import Admission, RateLimit
 from smg.pipelines.background import BackgroundResponses
@@ -216,7 +217,8 @@ class Router:
             ScoreCall(self.registry, policy, retries, self._metrics.retried),
             settings.decisions,
         )
-        self._chat = ChatPipeline(self.catalog, engine_call)
+        self._media = make_preparer(settings.media, self._tokenizers)
+        self._chat = ChatPipeline(self.catalog, engine_call, self._media)
         self._completion = CompletionPipeline(self.catalog, engine_call)
         handlers = OpenAIHandlers(
             self._chat,
@@ -318,6 +320,7 @@ class Router:
                             task.cancel()
             finally:
                 await self.registry.close()
+                await self._media.close()
                 await self._tokenizers.close()
                 await self.background.close()
                 await self.mcp_sessions.close()

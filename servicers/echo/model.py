@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 EMBEDDING_SIZE = 32
 LABELS = ("negative", "neutral", "positive")
 CONSTRAINTS = ("json_schema", "regex", "ebnf", "lark", "structural_tag")
+# Either of them says how a model's images are processed.
+PROCESSOR_FILES = ("preprocessor_config.json", "processor_config.json")
 # Where no file tells the model's end token.
 _USUAL_EOS = ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|endoftext|>", "</s>")
 
@@ -43,6 +45,11 @@ class EchoModel:
     context_length: int
     eos_ids: tuple[int, ...]
     config: Mapping[str, Any]
+
+    @property
+    def takes_images(self) -> bool:
+        """The model comes with a processor for images."""
+        return any((self.directory / name).is_file() for name in PROCESSOR_FILES)
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a text, special tokens spelled in it included."""
@@ -76,6 +83,7 @@ class EchoModel:
                 classify=True,
                 prompt_logprobs=True,
                 constraints=CONSTRAINTS,
+                modalities=("image",) if self.takes_images else (),
             ),
         )
         for name in ("bos_token_id", "pad_token_id"):

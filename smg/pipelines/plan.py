@@ -47,6 +47,7 @@ class GenerationPlan(NamedTuple):
         reasoning: the output begins inside reasoning.
         traceparent: W3C trace context; empty when there is none.
         echoes: for each prompt, how its choices show it and go on from it; empty where they answer it.
+        media: of the prompt; there is one prompt then.
     """
 
     model: ServedModel
@@ -59,6 +60,7 @@ class GenerationPlan(NamedTuple):
     reasoning: bool = False
     traceparent: str = ""
     echoes: Sequence[PromptEcho] = ()
+    media: Sequence[work_pb2.Medium] = ()
 
     @property
     def constraint_kind(self) -> str:
@@ -95,6 +97,7 @@ class GenerationPlan(NamedTuple):
                     request_id=answer.id,
                     traceparent=self.traceparent,
                     reasoning=self.reasoning,
+                    media=self.media,
                 )
             )
             number = prompt_index * self.choices + index

@@ -14,6 +14,7 @@ from smg.settings.history import HistorySettings
 from smg.settings.keys import ControlPlaneKey, TenantKey
 from smg.settings.load import Loaded, environment, load
 from smg.settings.mcp import McpSettings
+from smg.settings.media import MediaSettings
 from smg.settings.options import Option, options_of
 from smg.settings.overload import OverloadSettings
 from smg.settings.sections import (
@@ -51,6 +52,7 @@ __all__ = [
     "DecisionSettings",
     "HistorySettings",
     "McpSettings",
+    "MediaSettings",
     "EngineSettings",
     "Section",
     "TenantKey",

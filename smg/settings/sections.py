@@ -25,6 +25,7 @@ from smg.settings.fields import (
 from smg.settings.fleet import BreakerSettings, DiscoverySettings, FleetSettings
 from smg.settings.history import HistorySettings
 from smg.settings.mcp import McpSettings
+from smg.settings.media import MediaSettings
 from smg.settings.overload import OverloadSettings
 from smg.settings.telemetry import TelemetrySettings
 from smg.settings.tls import TlsSettings
@@ -291,6 +292,7 @@ class RouterSettings(Section):
     decisions: DecisionSettings = Field(default_factory=DecisionSettings)
     history: HistorySettings = Field(default_factory=HistorySettings)
     mcp: McpSettings = Field(default_factory=McpSettings)
+    media: MediaSettings = Field(default_factory=MediaSettings)
 
 
 class EngineSettings(Section):

@@ -32,6 +32,7 @@ async def running_router(
     models=None,
     history=None,
     mcp=None,
+    media=None,
     telemetry=None,
     overload=None,
     **listener,
@@ -53,6 +54,7 @@ async def running_router(
             "models": models or {},
             "history": history or {},
             "mcp": mcp or {},
+            "media": media or {},
             "telemetry": telemetry or {},
             "overload": overload or {},
         }

@@ -25,45 +25,49 @@ _sym_db = _symbol_database.Default()
 from smg_proto.engine.v1 import card_pb2 as smg_dot_engine_dot_v1_dot_card__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18smg/engine/v1/work.proto\x12\rsmg.engine.v1\x1a\x18smg/engine/v1/card.proto\"\xf1\x02\n\x08Generate\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x12\n\nprompt_ids\x18\x02 \x01(\x0c\x12\x12\n\noutput_ids\x18\x03 \x01(\x0c\x12)\n\x08sampling\x18\x04 \x01(\x0b\x32\x17.smg.engine.v1.Sampling\x12-\n\nconstraint\x18\x05 \x01(\x0b\x32\x19.smg.engine.v1.Constraint\x12\x30\n\x08logprobs\x18\x06 \x01(\x0b\x32\x1e.smg.engine.v1.LogprobsOptions\x12\x0e\n\x06stream\x18\x07 \x01(\x08\x12\r\n\x05model\x18\x08 \x01(\t\x12\x0c\n\x04lora\x18\t \x01(\t\x12\x12\n\nrequest_id\x18\n \x01(\t\x12\x13\n\x0btraceparent\x18\x0b \x01(\t\x12\x11\n\treasoning\x18\x0c \x01(\x08\x12\x1f\n\x12\x64\x61ta_parallel_rank\x18\r \x01(\rH\x00\x88\x01\x01\x42\x15\n\x13_data_parallel_rank\"\x8c\x01\n\nConstraint\x12\x15\n\x0bjson_schema\x18\x01 \x01(\tH\x00\x12\x0f\n\x05regex\x18\x02 \x01(\tH\x00\x12\x0e\n\x04\x65\x62nf\x18\x03 \x01(\tH\x00\x12\x0e\n\x04lark\x18\x04 \x01(\tH\x00\x12\x18\n\x0estructural_tag\x18\x05 \x01(\tH\x00\x12\x14\n\x0c\x62\x65gins_after\x18\x06 \x01(\tB\x06\n\x04kind\"o\n\x0fLogprobsOptions\x12\x0e\n\x06output\x18\x01 \x01(\x08\x12\r\n\x05top_k\x18\x02 \x01(\r\x12\x19\n\x0cprompt_start\x18\x03 \x01(\rH\x00\x88\x01\x01\x12\x11\n\ttoken_ids\x18\x04 \x03(\rB\x0f\n\r_prompt_start\"p\n\rTokenLogprobs\x12\x14\n\x07logprob\x18\x01 \x01(\x02H\x00\x88\x01\x01\x12\x11\n\ttop_token\x18\x02 \x03(\r\x12\x13\n\x0btop_logprob\x18\x03 \x03(\x02\x12\x15\n\rasked_logprob\x18\x04 \x03(\x02\x42\n\n\x08_logprob\"N\n\x0cStepLogprobs\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12,\n\x06tokens\x18\x02 \x03(\x0b\x32\x1c.smg.engine.v1.TokenLogprobs\"\x80\x01\n\x07Started\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x15\n\rprompt_tokens\x18\x02 \x01(\r\x12\x15\n\rcached_tokens\x18\x03 \x01(\r\x12\x35\n\x0fprompt_logprobs\x18\x04 \x03(\x0b\x32\x1c.smg.engine.v1.TokenLogprobs\"\xfd\x02\n\x08\x46inished\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12+\n\x06reason\x18\x02 \x01(\x0e\x32\x1b.smg.engine.v1.FinishReason\x12\x1d\n\x10matched_token_id\x18\x03 \x01(\rH\x00\x88\x01\x01\x12\x14\n\x0cmatched_stop\x18\x04 \x01(\t\x12\x15\n\rprompt_tokens\x18\x05 \x01(\r\x12\x19\n\x11\x63ompletion_tokens\x18\x06 \x01(\r\x12\x15\n\rcached_tokens\x18\x07 \x01(\r\x12\x18\n\x10reasoning_tokens\x18\x08 \x01(\r\x12\x14\n\x0c\x64raft_tokens\x18\t \x01(\r\x12\x17\n\x0f\x61\x63\x63\x65pted_tokens\x18\n \x01(\r\x12\x11\n\ttoken_ids\x18\x0b \x01(\x0c\x12.\n\x08logprobs\x18\x0c \x03(\x0b\x32\x1c.smg.engine.v1.TokenLogprobs\x12\x13\n\x0breason_text\x18\r \x01(\tB\x13\n\x11_matched_token_id\"O\n\x06\x46\x61iled\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0c\n\x04\x63ode\x18\x02 \x01(\r\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x14\n\x0cis_retryable\x18\x04 \x01(\x08\"\xa1\x01\n\x05Score\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x12\n\nprefix_ids\x18\x02 \x01(\x0c\x12,\n\x08suffixes\x18\x03 \x03(\x0b\x32\x1a.smg.engine.v1.ScoreSuffix\x12\r\n\x05model\x18\x04 \x01(\t\x12\x0c\n\x04lora\x18\x05 \x01(\t\x12\x12\n\nrequest_id\x18\x06 \x01(\t\x12\x13\n\x0btraceparent\x18\x07 \x01(\t\"F\n\x0bScoreSuffix\x12\x0b\n\x03ids\x18\x01 \x01(\x0c\x12\x11\n\tlabel_ids\x18\x02 \x03(\r\x12\x17\n\x0flabel_sequences\x18\x03 \x03(\x0c\"\x90\x01\n\x06Scored\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12-\n\x08suffixes\x18\x02 \x03(\x0b\x32\x1b.smg.engine.v1.SuffixScores\x12\x15\n\rprompt_tokens\x18\x03 \x01(\r\x12\x15\n\rcached_tokens\x18\x04 \x01(\r\x12\x17\n\x0f\x63ompute_seconds\x18\x05 \x01(\x01\"R\n\x0cSuffixScores\x12\x10\n\x08logprobs\x18\x01 \x03(\x01\x12\x19\n\x11sequence_logprobs\x18\x02 \x03(\x01\x12\x15\n\rcached_tokens\x18\x03 \x01(\r\"\x85\x01\n\x05\x45mbed\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x11\n\tinput_ids\x18\x02 \x01(\x0c\x12\x17\n\ndimensions\x18\x03 \x01(\rH\x00\x88\x01\x01\x12\r\n\x05model\x18\x04 \x01(\t\x12\x0c\n\x04lora\x18\x05 \x01(\t\x12\x12\n\nrequest_id\x18\x06 \x01(\tB\r\n\x0b_dimensions\"C\n\x08\x45mbedded\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0e\n\x06values\x18\x02 \x03(\x02\x12\x15\n\rprompt_tokens\x18\x03 \x01(\r\"R\n\x08\x43lassify\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x11\n\tinput_ids\x18\x02 \x01(\x0c\x12\r\n\x05model\x18\x03 \x01(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\"E\n\nClassified\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0e\n\x06logits\x18\x02 \x03(\x02\x12\x15\n\rprompt_tokens\x18\x03 \x01(\r*x\n\x0c\x46inishReason\x12\x1d\n\x19\x46INISH_REASON_UNSPECIFIED\x10\x00\x12\x16\n\x12\x46INISH_REASON_STOP\x10\x01\x12\x18\n\x14\x46INISH_REASON_LENGTH\x10\x02\x12\x17\n\x13\x46INISH_REASON_ABORT\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18smg/engine/v1/work.proto\x12\rsmg.engine.v1\x1a\x18smg/engine/v1/card.proto\"\x97\x03\n\x08Generate\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x12\n\nprompt_ids\x18\x02 \x01(\x0c\x12\x12\n\noutput_ids\x18\x03 \x01(\x0c\x12)\n\x08sampling\x18\x04 \x01(\x0b\x32\x17.smg.engine.v1.Sampling\x12-\n\nconstraint\x18\x05 \x01(\x0b\x32\x19.smg.engine.v1.Constraint\x12\x30\n\x08logprobs\x18\x06 \x01(\x0b\x32\x1e.smg.engine.v1.LogprobsOptions\x12\x0e\n\x06stream\x18\x07 \x01(\x08\x12\r\n\x05model\x18\x08 \x01(\t\x12\x0c\n\x04lora\x18\t \x01(\t\x12\x12\n\nrequest_id\x18\n \x01(\t\x12\x13\n\x0btraceparent\x18\x0b \x01(\t\x12\x11\n\treasoning\x18\x0c \x01(\x08\x12\x1f\n\x12\x64\x61ta_parallel_rank\x18\r \x01(\rH\x00\x88\x01\x01\x12$\n\x05media\x18\x0e \x03(\x0b\x32\x15.smg.engine.v1.MediumB\x15\n\x13_data_parallel_rank\"\x8a\x01\n\x06Medium\x12\x10\n\x08modality\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\r\x12\x0e\n\x06length\x18\x03 \x01(\r\x12\x16\n\x0eplaceholder_id\x18\x04 \x01(\r\x12&\n\x07tensors\x18\x05 \x03(\x0b\x32\x15.smg.engine.v1.Tensor\x12\x0e\n\x06\x64igest\x18\x06 \x01(\x0c\"B\n\x06Tensor\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x64type\x18\x02 \x01(\t\x12\r\n\x05shape\x18\x03 \x03(\r\x12\x0c\n\x04\x64\x61ta\x18\x04 \x01(\x0c\"\x8c\x01\n\nConstraint\x12\x15\n\x0bjson_schema\x18\x01 \x01(\tH\x00\x12\x0f\n\x05regex\x18\x02 \x01(\tH\x00\x12\x0e\n\x04\x65\x62nf\x18\x03 \x01(\tH\x00\x12\x0e\n\x04lark\x18\x04 \x01(\tH\x00\x12\x18\n\x0estructural_tag\x18\x05 \x01(\tH\x00\x12\x14\n\x0c\x62\x65gins_after\x18\x06 \x01(\tB\x06\n\x04kind\"o\n\x0fLogprobsOptions\x12\x0e\n\x06output\x18\x01 \x01(\x08\x12\r\n\x05top_k\x18\x02 \x01(\r\x12\x19\n\x0cprompt_start\x18\x03 \x01(\rH\x00\x88\x01\x01\x12\x11\n\ttoken_ids\x18\x04 \x03(\rB\x0f\n\r_prompt_start\"p\n\rTokenLogprobs\x12\x14\n\x07logprob\x18\x01 \x01(\x02H\x00\x88\x01\x01\x12\x11\n\ttop_token\x18\x02 \x03(\r\x12\x13\n\x0btop_logprob\x18\x03 \x03(\x02\x12\x15\n\rasked_logprob\x18\x04 \x03(\x02\x42\n\n\x08_logprob\"N\n\x0cStepLogprobs\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12,\n\x06tokens\x18\x02 \x03(\x0b\x32\x1c.smg.engine.v1.TokenLogprobs\"\x80\x01\n\x07Started\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x15\n\rprompt_tokens\x18\x02 \x01(\r\x12\x15\n\rcached_tokens\x18\x03 \x01(\r\x12\x35\n\x0fprompt_logprobs\x18\x04 \x03(\x0b\x32\x1c.smg.engine.v1.TokenLogprobs\"\xfd\x02\n\x08\x46inished\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12+\n\x06reason\x18\x02 \x01(\x0e\x32\x1b.smg.engine.v1.FinishReason\x12\x1d\n\x10matched_token_id\x18\x03 \x01(\rH\x00\x88\x01\x01\x12\x14\n\x0cmatched_stop\x18\x04 \x01(\t\x12\x15\n\rprompt_tokens\x18\x05 \x01(\r\x12\x19\n\x11\x63ompletion_tokens\x18\x06 \x01(\r\x12\x15\n\rcached_tokens\x18\x07 \x01(\r\x12\x18\n\x10reasoning_tokens\x18\x08 \x01(\r\x12\x14\n\x0c\x64raft_tokens\x18\t \x01(\r\x12\x17\n\x0f\x61\x63\x63\x65pted_tokens\x18\n \x01(\r\x12\x11\n\ttoken_ids\x18\x0b \x01(\x0c\x12.\n\x08logprobs\x18\x0c \x03(\x0b\x32\x1c.smg.engine.v1.TokenLogprobs\x12\x13\n\x0breason_text\x18\r \x01(\tB\x13\n\x11_matched_token_id\"O\n\x06\x46\x61iled\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0c\n\x04\x63ode\x18\x02 \x01(\r\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x14\n\x0cis_retryable\x18\x04 \x01(\x08\"\xa1\x01\n\x05Score\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x12\n\nprefix_ids\x18\x02 \x01(\x0c\x12,\n\x08suffixes\x18\x03 \x03(\x0b\x32\x1a.smg.engine.v1.ScoreSuffix\x12\r\n\x05model\x18\x04 \x01(\t\x12\x0c\n\x04lora\x18\x05 \x01(\t\x12\x12\n\nrequest_id\x18\x06 \x01(\t\x12\x13\n\x0btraceparent\x18\x07 \x01(\t\"F\n\x0bScoreSuffix\x12\x0b\n\x03ids\x18\x01 \x01(\x0c\x12\x11\n\tlabel_ids\x18\x02 \x03(\r\x12\x17\n\x0flabel_sequences\x18\x03 \x03(\x0c\"\x90\x01\n\x06Scored\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12-\n\x08suffixes\x18\x02 \x03(\x0b\x32\x1b.smg.engine.v1.SuffixScores\x12\x15\n\rprompt_tokens\x18\x03 \x01(\r\x12\x15\n\rcached_tokens\x18\x04 \x01(\r\x12\x17\n\x0f\x63ompute_seconds\x18\x05 \x01(\x01\"R\n\x0cSuffixScores\x12\x10\n\x08logprobs\x18\x01 \x03(\x01\x12\x19\n\x11sequence_logprobs\x18\x02 \x03(\x01\x12\x15\n\rcached_tokens\x18\x03 \x01(\r\"\x85\x01\n\x05\x45mbed\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x11\n\tinput_ids\x18\x02 \x01(\x0c\x12\x17\n\ndimensions\x18\x03 \x01(\rH\x00\x88\x01\x01\x12\r\n\x05model\x18\x04 \x01(\t\x12\x0c\n\x04lora\x18\x05 \x01(\t\x12\x12\n\nrequest_id\x18\x06 \x01(\tB\r\n\x0b_dimensions\"C\n\x08\x45mbedded\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0e\n\x06values\x18\x02 \x03(\x02\x12\x15\n\rprompt_tokens\x18\x03 \x01(\r\"R\n\x08\x43lassify\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x11\n\tinput_ids\x18\x02 \x01(\x0c\x12\r\n\x05model\x18\x03 \x01(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\"E\n\nClassified\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0e\n\x06logits\x18\x02 \x03(\x02\x12\x15\n\rprompt_tokens\x18\x03 \x01(\r*x\n\x0c\x46inishReason\x12\x1d\n\x19\x46INISH_REASON_UNSPECIFIED\x10\x00\x12\x16\n\x12\x46INISH_REASON_STOP\x10\x01\x12\x18\n\x14\x46INISH_REASON_LENGTH\x10\x02\x12\x17\n\x13\x46INISH_REASON_ABORT\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'smg.engine.v1.work_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_FINISHREASON']._serialized_start=2314
-  _globals['_FINISHREASON']._serialized_end=2434
+  _globals['_FINISHREASON']._serialized_start=2561
+  _globals['_FINISHREASON']._serialized_end=2681
   _globals['_GENERATE']._serialized_start=70
-  _globals['_GENERATE']._serialized_end=439
-  _globals['_CONSTRAINT']._serialized_start=442
-  _globals['_CONSTRAINT']._serialized_end=582
-  _globals['_LOGPROBSOPTIONS']._serialized_start=584
-  _globals['_LOGPROBSOPTIONS']._serialized_end=695
-  _globals['_TOKENLOGPROBS']._serialized_start=697
-  _globals['_TOKENLOGPROBS']._serialized_end=809
-  _globals['_STEPLOGPROBS']._serialized_start=811
-  _globals['_STEPLOGPROBS']._serialized_end=889
-  _globals['_STARTED']._serialized_start=892
-  _globals['_STARTED']._serialized_end=1020
-  _globals['_FINISHED']._serialized_start=1023
-  _globals['_FINISHED']._serialized_end=1404
-  _globals['_FAILED']._serialized_start=1406
-  _globals['_FAILED']._serialized_end=1485
-  _globals['_SCORE']._serialized_start=1488
-  _globals['_SCORE']._serialized_end=1649
-  _globals['_SCORESUFFIX']._serialized_start=1651
-  _globals['_SCORESUFFIX']._serialized_end=1721
-  _globals['_SCORED']._serialized_start=1724
-  _globals['_SCORED']._serialized_end=1868
-  _globals['_SUFFIXSCORES']._serialized_start=1870
-  _globals['_SUFFIXSCORES']._serialized_end=1952
-  _globals['_EMBED']._serialized_start=1955
-  _globals['_EMBED']._serialized_end=2088
-  _globals['_EMBEDDED']._serialized_start=2090
-  _globals['_EMBEDDED']._serialized_end=2157
-  _globals['_CLASSIFY']._serialized_start=2159
-  _globals['_CLASSIFY']._serialized_end=2241
-  _globals['_CLASSIFIED']._serialized_start=2243
-  _globals['_CLASSIFIED']._serialized_end=2312
+  _globals['_GENERATE']._serialized_end=477
+  _globals['_MEDIUM']._serialized_start=480
+  _globals['_MEDIUM']._serialized_end=618
+  _globals['_TENSOR']._serialized_start=620
+  _globals['_TENSOR']._serialized_end=686
+  _globals['_CONSTRAINT']._serialized_start=689
+  _globals['_CONSTRAINT']._serialized_end=829
+  _globals['_LOGPROBSOPTIONS']._serialized_start=831
+  _globals['_LOGPROBSOPTIONS']._serialized_end=942
+  _globals['_TOKENLOGPROBS']._serialized_start=944
+  _globals['_TOKENLOGPROBS']._serialized_end=1056
+  _globals['_STEPLOGPROBS']._serialized_start=1058
+  _globals['_STEPLOGPROBS']._serialized_end=1136
+  _globals['_STARTED']._serialized_start=1139
+  _globals['_STARTED']._serialized_end=1267
+  _globals['_FINISHED']._serialized_start=1270
+  _globals['_FINISHED']._serialized_end=1651
+  _globals['_FAILED']._serialized_start=1653
+  _globals['_FAILED']._serialized_end=1732
+  _globals['_SCORE']._serialized_start=1735
+  _globals['_SCORE']._serialized_end=1896
+  _globals['_SCORESUFFIX']._serialized_start=1898
+  _globals['_SCORESUFFIX']._serialized_end=1968
+  _globals['_SCORED']._serialized_start=1971
+  _globals['_SCORED']._serialized_end=2115
+  _globals['_SUFFIXSCORES']._serialized_start=2117
+  _globals['_SUFFIXSCORES']._serialized_end=2199
+  _globals['_EMBED']._serialized_start=2202
+  _globals['_EMBED']._serialized_end=2335
+  _globals['_EMBEDDED']._serialized_start=2337
+  _globals['_EMBEDDED']._serialized_end=2404
+  _globals['_CLASSIFY']._serialized_start=2406
+  _globals['_CLASSIFY']._serialized_end=2488
+  _globals['_CLASSIFIED']._serialized_start=2490
+  _globals['_CLASSIFIED']._serialized_end=2559
 # @@protoc_insertion_point(module_scope)
