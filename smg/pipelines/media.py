@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from smg_proto.chat.v1 import message_pb2
 
 NOT_SUPPORTED = "multimodal_not_supported"
+# Of a model that takes no media at all, whatever engine it runs on.
+NO_PLACE = "process_messages_failed"
 # The digest of a medium, as its tokens spell it in keys of caches: this many different ones, so far apart.
 _KEY_WORDS, _KEY_STRIDE = 4, 8
 _KEY_BIT = 0x80
@@ -51,10 +53,10 @@ class MediaTaker:
         modality = _MODALITIES[kind]
         modalities = self._modalities()
         if modality not in modalities:
-            taken = ", ".join(("text", *modalities))
+            taken = ", ".join(("text", *modalities)) if modalities else "text only"
             raise InvalidRequest(
                 f"{name} is of type {kind}; the workers of {self._model} take {taken}",
-                code=NOT_SUPPORTED,
+                code=NOT_SUPPORTED if modalities else NO_PLACE,
                 param=name,
             )
         self.found.append(MediaPart(name, modality, getattr(part, kind).url))

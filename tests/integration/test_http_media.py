@@ -167,13 +167,14 @@ async def test_only_so_many_images_are_taken(gateway):
 
 async def test_media_that_no_worker_takes_are_refused(gateway):
     sound = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
-    for model, part in (
-        ("m", image(data_url(RED))),
-        ("eyes", sound),
-        ("eyes", {"type": "video_url", "video_url": {"url": "https://example.com/a.mp4"}}),
+    video = {"type": "video_url", "video_url": {"url": "https://example.com/a.mp4"}}
+    for model, part, code in (
+        ("m", image(data_url(RED)), "process_messages_failed"),
+        ("eyes", sound, "multimodal_not_supported"),
+        ("eyes", video, "multimodal_not_supported"),
     ):
-        status, code, message = await refusal(gateway, part, model=model)
-        assert (status, code) == (400, "multimodal_not_supported")
+        status, told, message = await refusal(gateway, part, model=model)
+        assert (status, told) == (400, code)
         assert model in message
 
 

@@ -217,7 +217,7 @@ REFUSED = [
     Case("call without an end", ask("x", **tools({"type": "function", "function": {"name": "f", "parameters": {"$ref": "#"}}}), tool_choice="required"), status=400, code="400", message="tools[0].function.parameters"),
     Case("function name with a quote", ask("x", **tools(function('a"b'))), status=400, code="400", message="tools[0].function.name"),
     Case("more sound than text", ask("x", modalities=["text", "audio"]), status=400, code="unsupported_output_modality", message="audio"),
-    Case("a picture", {"model": M, "messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,x"}}]}]}, status=400, code="multimodal_not_supported", message="image_url"),
+    Case("a picture", {"model": M, "messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,x"}}]}]}, status=400, code="process_messages_failed", message="image_url"),
     Case("named without a name", ask("x", **tools(), tool_choice=named("")), status=400, code="400", message="tool_choice"),
     Case("allowed that is not there", ask("x", **tools(), tool_choice=allowed("auto", "nope")), status=400, code="400", message="nope"),
     Case("a root's words", again("x", {"role": "root", "content": "x"}), status=400, code="400", message="root"),

@@ -54,7 +54,7 @@ def test_everything_else_is_passed_on():
 @pytest.mark.parametrize(
     ("part", "code"),
     [
-        (Part(image_url=message_pb2.MediaUrl(url="http://x")), "multimodal_not_supported"),
+        (Part(image_url=message_pb2.MediaUrl(url="http://x")), "process_messages_failed"),
         (Part(other_json="{}"), "unsupported_content_part"),
         (Part(refusal="no"), "unsupported_content_part"),
     ],
