@@ -166,7 +166,7 @@ class Router:
         routes = self._build(status)
         listener = settings.listener
         limits = Limits(
-            # No route takes media yet.
+            # Images inline are text in JSON, and cost as much to read.
             max_body_bytes=min(listener.max_payload_size, listener.max_text_payload_size),
             max_held_bytes=listener.slow_reader_bytes,
             max_stall_s=listener.slow_reader_secs,

@@ -245,6 +245,20 @@ async def test_grpc_clients_send_images_too(gateway):
     assert one["placeholders"] == IMAGE_TOKENS
 
 
+async def test_responses_take_images_too(gateway):
+    content = [
+        {"type": "input_image", "image_url": data_url(RED)},
+        {"type": "input_text", "text": "[[mirror]]"},
+    ]
+    answer = await gateway.http.post(
+        "/v1/responses", json={"model": "eyes", "input": [{"role": "user", "content": content}]}
+    )
+    assert answer.status_code == 200, answer.text
+    (message,) = answer.json()["output"]
+    (one,) = json.loads(message["content"][0]["text"])["media"]
+    assert one["placeholders"] == IMAGE_TOKENS
+
+
 async def test_streams_and_choices_see_the_same_image(gateway):
     answer = await gateway.http.post(CHAT, json=body(image(data_url(RED)), n=2))
     texts = [choice["message"]["content"] for choice in answer.json()["choices"]]
