@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from servicers.media_checks import media_fault
 from servicers.sampling_checks import check_sampling
 from servicers.token_bytes import ID_BYTES, ids_from_bytes
 
@@ -45,6 +46,7 @@ def check_generate(request: work_pb2.Generate, model: ServedModel) -> Refusal | 
         or check_sampling(request.sampling, model.vocab_size)
         or _length_fault(request, model)
         or _lora_fault(request.lora, model)
+        or (media_fault(request, model.capabilities.modalities) if request.media else "")
     )
     if fault:
         return Refusal(INVALID_ARGUMENT, fault)

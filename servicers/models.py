@@ -21,6 +21,7 @@ class ServedCapabilities:
     classify: bool
     prompt_logprobs: bool
     constraints: tuple[str, ...]
+    modalities: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,5 +61,6 @@ def _served_model(card: card_pb2.ModelCard) -> ServedModel:
             classify=can.classify,
             prompt_logprobs=can.prompt_logprobs,
             constraints=tuple(can.constraints),
+            modalities=tuple(can.modalities),
         ),
     )

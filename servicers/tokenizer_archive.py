@@ -23,6 +23,8 @@ FILES = (
     "chat_template.jinja",
     "generation_config.json",
     "config.json",
+    "preprocessor_config.json",
+    "processor_config.json",
 )
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
 

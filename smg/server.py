@@ -36,6 +36,7 @@ from smg.callers.audit import AuditLog
 from smg.callers.directory import caller_directory
 from smg.draining import Drain, end_signals
 from smg.mcp.open import make_sessions, read_servers
+from smg.media.open import make_preparer
 from smg.observation import Observation
 from smg.pipelines.background import BackgroundResponses
 from smg.pipelines.cache_feed import CacheFeed
@@ -175,7 +176,7 @@ class Router:
         routes = self._build(status)
         listener = settings.listener
         limits = Limits(
-            # No route takes media yet.
+            # Images inline are text in JSON, and cost as much to read.
             max_body_bytes=min(listener.max_payload_size, listener.max_text_payload_size),
             max_held_bytes=listener.slow_reader_bytes,
             max_stall_s=listener.slow_reader_secs,
@@ -236,7 +237,8 @@ class Router:
         self._embed = EmbeddingPipeline(encoding)
         self._rerank = RerankPipeline(encoding, self._decide)
         self._classify = ClassifyPipeline(encoding)
-        self._chat = ChatPipeline(self.catalog, engine_call)
+        self._media = make_preparer(settings.media, self._tokenizers)
+        self._chat = ChatPipeline(self.catalog, engine_call, self._media)
         self._completion = CompletionPipeline(self.catalog, engine_call)
         handlers = OpenAIHandlers(
             self._chat,
@@ -357,6 +359,7 @@ class Router:
                 # While their workers are there, so that they end as cancelled.
                 await self.background.close()
                 await self.registry.close()
+                await self._media.close()
                 await self._tokenizers.close()
                 await self.mcp_sessions.close()
                 await self.history.close()

@@ -60,6 +60,14 @@ def thinking_tokenizer_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_tokenizer_dir(target, chat_template=THINKING_TEMPLATE)
 
 
+@pytest.fixture(scope="session")
+def vision_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that sees, with random weights: its tokenizer, its processor and its network."""
+    from tests.vision_dirs import make_vision_dir
+
+    return make_vision_dir(tmp_path_factory.mktemp("model") / "tiny-llava")
+
+
 class EchoWorkers:
     """Starts echo servers in this process: `url = await echo_worker(step_seconds=0.01)`."""
 

@@ -17,7 +17,7 @@ last turn again. `\n` in an argument means a newline; `]]` may not appear in one
     [[cached:N]] [[rtok:N]] [[spec:DRAFT:ACCEPTED]] usage counters
     [[lp:A,B,…]] log-probabilities of the asked or label ids, in their order
     [[norows]] no log-probabilities of asked or label ids
-    [[mirror]] the sampling parameters and the constraint, as JSON text
+    [[mirror]] the sampling parameters, the constraint and what is known of the prompt's media, as JSON text
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from servicers.echo.rate_meter import RateMeter
 from servicers.echo.step import StepColumns
 from servicers.echo.work import SessionWork
 from servicers.echo.workshop import INVALID_ARGUMENT, Workshop
+from servicers.media_keys import keyed_ids
 from smg_proto.engine.v1 import card_pb2, engine_pb2
 
 if TYPE_CHECKING:
@@ -200,7 +201,7 @@ class EchoEngine(Engine):
 
     def _run(self, work: SessionWork, sequence: EchoSequence, now: float) -> float:
         sequence.cached_tokens = self._cache.cached_tokens(sequence.blocks)
-        self._cache.add(sequence.blocks, sequence.request.prompt_ids, sequence.request.model)
+        self._cache.add(sequence.blocks, keyed_ids(sequence.request), sequence.request.model)
         sequence.start_at(now)
         work.add(sequence)
         self._running += 1

@@ -20,6 +20,8 @@ EMBEDDING_DIMENSIONS = (8, 16)
 EMBEDDING_LAYERS = (1, 2, 3)
 LABELS = ("negative", "neutral", "positive")
 CONSTRAINTS = ("json_schema", "regex", "ebnf", "lark", "structural_tag")
+# Either of them says how a model's images are processed.
+PROCESSOR_FILES = ("preprocessor_config.json", "processor_config.json")
 # Where no file tells the model's end token.
 _USUAL_EOS = ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|endoftext|>", "</s>")
 
@@ -45,6 +47,11 @@ class EchoModel:
     context_length: int
     eos_ids: tuple[int, ...]
     config: Mapping[str, Any]
+
+    @property
+    def takes_images(self) -> bool:
+        """The model comes with a processor for images."""
+        return any((self.directory / name).is_file() for name in PROCESSOR_FILES)
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a text, special tokens spelled in it included."""
@@ -83,6 +90,7 @@ class EchoModel:
                 prompt_logprobs=True,
                 constraints=CONSTRAINTS,
                 cache_events=True,
+                modalities=("image",) if self.takes_images else (),
             ),
         )
         for name in ("bos_token_id", "pad_token_id"):

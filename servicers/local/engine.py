@@ -68,6 +68,8 @@ class LocalEngine(Engine):
             await self._thread.stop()
         if self._loaded is not None and self._loaded.grammars is not None:
             await asyncio.get_running_loop().run_in_executor(None, self._loaded.grammars.stop)
+        if self._loaded is not None and self._loaded.eyes is not None:
+            await asyncio.get_running_loop().run_in_executor(None, self._loaded.eyes.stop)
 
     def describe(self) -> card_pb2.DescribeResponse:
         """What is served."""

@@ -15,6 +15,7 @@ from servicers.local.logprobs import LogprobsWish
 from servicers.local.penalties import PenaltyState
 from servicers.local.sampling import Choice, random_key
 from servicers.local.sequence import EmbedJob, GenerateJob, ScoreJob, Suffix, ids_from_bytes
+from servicers.media_keys import medium_keys
 from smg_proto.engine.v1 import card_pb2
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class JobMaker:
             session=session,
             number=request.sequence,
             ids=ids,
+            keys=_keys(request, ids) if request.media else None,
             # The state before a token tells its probability.
             wanted_from=len(ids) - 1 if start is None else max(min(start, len(prompt)) - 1, 0),
             prompt_tokens=len(prompt),
@@ -100,6 +102,13 @@ class JobMaker:
             wanted_from=0,
             dimensions=request.dimensions if request.HasField("dimensions") else self._embedding_size,
         )
+
+
+def _keys(request: work_pb2.Generate, ids: Ids) -> Ids:
+    keys = ids.copy()
+    for medium in request.media:
+        keys[medium.offset : medium.offset + medium.length] = medium_keys(medium)
+    return keys
 
 
 def _choice(sampling: card_pb2.Sampling) -> Choice:

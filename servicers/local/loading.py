@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from servicers.local.attention import Segment
-from servicers.local.checkpoint import find_default_model
+from servicers.local.checkpoint import find_default_model, read_checkpoint
 from servicers.local.config import ModelFileError, config_to_hf
 from servicers.local.grammar import KINDS, GrammarCompiler, GrammarPool
 from servicers.local.jobs import JobMaker
@@ -19,6 +19,7 @@ from servicers.local.model import load_model
 from servicers.local.settings import DEFAULT_MODEL_ID
 from servicers.local.stepper import Stepper
 from servicers.local.tokenizer_files import tokenizer_directory
+from servicers.local.vision import MODALITIES, Eyes
 from servicers.sampling_defaults import PACKAGED, sampling_defaults
 from smg_proto.engine.v1 import card_pb2
 
@@ -45,6 +46,7 @@ class LoadedEngine:
     description: card_pb2.DescribeResponse
     tokenizer_dir: Path | None
     grammars: GrammarPool | None
+    eyes: Eyes | None = None
 
 
 def load_engine(settings: LocalSettings, call_later: Callable[[Callable[[], None]], None]) -> LoadedEngine:
@@ -67,6 +69,7 @@ def load_engine(settings: LocalSettings, call_later: Callable[[Callable[[], None
     context = min(model.config.context_tokens, settings.max_context or model.config.context_tokens)
     slots = settings.max_running or _slots_that_fit(model, context, settings)
     memory = model.new_cache(slots, context)
+    eyes = Eyes(path, dtype=dtype, device=settings.device) if read_checkpoint(path).sees else None
     _warm_up(model, memory)
     tokenizer_dir = _find_tokenizer(path, settings)
     grammars = _make_grammars(model, tokenizer_dir, settings)
@@ -82,14 +85,16 @@ def load_engine(settings: LocalSettings, call_later: Callable[[Callable[[], None
         memory,
         maker,
         grammars,
+        eyes,
         step_tokens=settings.step_tokens,
         max_waiting=settings.max_waiting,
         call_later=call_later,
     )
     card = _card(model, path, context, settings, has_grammars=grammars is not None)
     card.defaults.CopyFrom(defaults)
+    card.capabilities.modalities.extend(MODALITIES if eyes is not None else ())
     description = card_pb2.DescribeResponse(models=[card], engine="local", max_running=slots)
-    return LoadedEngine(stepper, description, tokenizer_dir, grammars)
+    return LoadedEngine(stepper, description, tokenizer_dir, grammars, eyes)
 
 
 def _slots_that_fit(model: Model, context: int, settings: LocalSettings) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch.nn import functional
@@ -36,6 +36,18 @@ __all__ = ["KVCache", "Model", "ModelConfig", "ModelFileError", "Segment", "load
 
 PACKED_TOKENS = 512
 """Most rows of one packed forward, unless a single sequence is longer."""
+
+
+class Inputs(NamedTuple):
+    """What some rows of a forward are.
+
+    Attributes:
+        rows: which, int64.
+        states: [rows, hidden_size].
+    """
+
+    rows: torch.Tensor
+    states: torch.Tensor
 
 
 def load_model(
@@ -139,6 +151,7 @@ class Model:
         segments: Sequence[Segment],
         cache: KVCache,
         rows: torch.Tensor | None = None,
+        inputs: Inputs | None = None,
     ) -> torch.Tensor:
         """Compute the next tokens of some sequences and store their keys and values.
 
@@ -149,11 +162,12 @@ class Model:
                 fastest when they come first.
             cache: where the sequences live. Each segment's slot must hold `past` tokens and have room for more.
             rows: rows wanted, in any order; None = all.
+            inputs: what some rows are instead of their tokens' embeddings.
 
         Returns: hidden states after the last norm, [rows wanted, hidden_size].
         """
         plan = CachedPlan(segments, cache, self._causal)
-        return self._compute(token_ids, positions, plan, rows)
+        return self._compute(token_ids, positions, plan, rows, inputs)
 
     @torch.inference_mode()
     def forward_packed(
@@ -217,11 +231,18 @@ class Model:
         return self._compute(ids, positions, plan, rows)
 
     def _compute(
-        self, token_ids: torch.Tensor, positions: torch.Tensor, plan: Plan, rows: torch.Tensor | None
+        self,
+        token_ids: torch.Tensor,
+        positions: torch.Tensor,
+        plan: Plan,
+        rows: torch.Tensor | None,
+        inputs: Inputs | None = None,
     ) -> torch.Tensor:
         config, eps = self.config, self.config.norm_eps
         query_key_heads = config.heads + config.kv_heads
         x = self._ends.embedding[token_ids.to(self.device)].to(self.precision.activations)
+        if inputs is not None:
+            x[inputs.rows] = inputs.states.to(x.dtype)
         rotation = self._rotary.rows(positions.to(self.device))
         for index, layer in enumerate(self._layers):
             qkv = layer.qkv(rms_norm(x, layer.attention_norm, eps))

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
+from servicers.media_keys import KEY_BIT, WIRE_BIT
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -200,5 +202,5 @@ class PrefixCache:
 
 
 def _packed(ids: Ids) -> bytes:
-    """Token ids as the contract has them."""
-    return ids.astype("<u4").tobytes()
+    """Token ids, and keys of media, as the contract has them."""
+    return np.where(ids < KEY_BIT, ids, ids & (WIRE_BIT - 1) | WIRE_BIT).astype("<u4").tobytes()

@@ -74,7 +74,7 @@ class Scheduler:
         return sum(self._waiting.values())
 
     def unready(self) -> list[GenerateJob]:
-        """Jobs that wait for their constraints to be compiled."""
+        """Jobs that wait for their constraints to be compiled, or for their media to be looked at."""
         return [job for job in self._waiting if isinstance(job, GenerateJob) and not job.is_ready]
 
     def running_jobs(self) -> list[Job]:
@@ -105,7 +105,7 @@ class Scheduler:
                 code=RESOURCE_EXHAUSTED,
                 is_retryable=True,
             )
-        self._waiting[job] = len(job.ids) - self._cache.match(job.ids, job.wanted_from)
+        self._waiting[job] = len(job.ids) - self._cache.match(job.cache_ids, job.wanted_from)
         self._jobs[job.session, job.number] = job
 
     def remove(self, job: Job, *, keep: bool = True) -> None:
@@ -119,6 +119,8 @@ class Scheduler:
         self._jobs.pop((job.session, job.number), None)
         if isinstance(job, GenerateJob) and job.compiling is not None:
             job.compiling.cancel()
+        if isinstance(job, GenerateJob) and job.looking is not None:
+            job.looking.cancel()
         for queue in (self.prefilling, self.decoding, self.scoring):
             if job in queue:
                 queue.remove(job)  # pyright: ignore[reportArgumentType] - it is in there
@@ -136,7 +138,7 @@ class Scheduler:
             # In a running queue before anything can go wrong, so that a fault finds it there.
             del self._waiting[job]
             self.prefilling.append(job)
-            job.slot, job.computed = self._cache.acquire(job.ids, job.wanted_from)
+            job.slot, job.computed = self._cache.acquire(job.cache_ids, job.wanted_from)
             job.cached_tokens = job.computed
             job.begun_at = time.monotonic()
             self.advance(job)
@@ -178,10 +180,10 @@ class Scheduler:
         for other in self.prefilling:
             if isinstance(other, EmbedJob):
                 continue  # its tokens are not kept
-            shared = _common(job.ids[: job.wanted_from], other.ids)
+            shared = _common(job.cache_ids[: job.wanted_from], other.cache_ids)
             if shared < SHARED_TOKENS or shared <= other.computed:
                 continue
-            if self._cache.match(job.ids, job.wanted_from) <= other.computed:
+            if self._cache.match(job.cache_ids, job.wanted_from) <= other.computed:
                 return True
         return False
 

@@ -16,7 +16,7 @@ import numpy as np
 from smg_proto.engine.v1 import work_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from concurrent.futures import Future
 
     import torch
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from servicers.local.logprobs import LogprobsWish
     from servicers.local.penalties import PenaltyState
     from servicers.local.sampling import Choice
+    from servicers.local.vision import Sight
 
     Ids = NDArray[np.int64]
 
@@ -45,8 +46,10 @@ class Job:
     """Tokens to compute before anything else can happen."""
     wanted_from: int
     """First position whose hidden state is wanted; len(ids) when none is."""
+    keys: Ids | None = None
+    """What a prefix cache goes by where it is not the ids: media have equal ones."""
     is_ready: bool = True
-    """False while its constraint is being compiled."""
+    """False while its constraint is being compiled, or its media are looked at."""
     slot: int = NO_SLOT
     computed: int = 0
     """Leading tokens whose keys and values are in the slot."""
@@ -54,6 +57,11 @@ class Job:
     """Leading tokens of `ids` that the prefix cache had."""
     begun_at: float = 0.0
     """When it got its slot, by time.monotonic()."""
+
+    @property
+    def cache_ids(self) -> Ids:
+        """What a prefix cache goes by."""
+        return self.ids if self.keys is None else self.keys
 
     @property
     def remaining(self) -> int:
@@ -83,6 +91,10 @@ class GenerateJob(Job):
     grammar: Grammar | LateGrammar | None = None
     compiling: Future[None] | None = None
     """The work on its constraint."""
+    sights: Sequence[Sight] = ()
+    """What the media of the prompt are to the network."""
+    looking: Future[None] | None = None
+    """The work on its media."""
     ready_by_s: float | None = None
     """When its constraint must be compiled, on the clock of the steps; None: no step has seen it."""
     wish: LogprobsWish | None = None

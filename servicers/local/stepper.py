@@ -26,7 +26,7 @@ from servicers.local.sequence import EmbedJob, GenerateJob, Job
 from smg_proto.engine.v1 import card_pb2, engine_pb2, work_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from servicers.base import EventSink
     from servicers.local.events import Events
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from servicers.local.kv_cache import KVCache
     from servicers.local.late_grammar import LateGrammar
     from servicers.local.model import Model
+    from servicers.local.vision import Eyes, Sight
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +49,7 @@ class Stepper:
         memory: KVCache,
         maker: JobMaker,
         grammars: GrammarPool | None,
+        eyes: Eyes | None = None,
         *,
         step_tokens: int,
         max_waiting: int,
@@ -60,6 +62,7 @@ class Stepper:
             memory: its slots.
             maker: makes jobs of requests.
             grammars: compiles constraints; None when the model has no tokenizer.
+            eyes: look at images; None when the model sees none.
             step_tokens: tokens of one forward, about.
             max_waiting: most jobs without a slot.
             call_later: runs a function in the stepper's thread; callable from any thread.
@@ -68,6 +71,7 @@ class Stepper:
         self._memory = memory
         self._maker = maker
         self._grammars = grammars
+        self._eyes = eyes
         self._call_later = call_later
         self.cache = PrefixCache(memory)
         self._scheduler = Scheduler(self.cache, step_tokens=step_tokens, max_waiting=max_waiting)
@@ -180,13 +184,37 @@ class Stepper:
 
     def _add_generate(self, session: EventSink, request: work_pb2.Generate) -> None:
         job = self._maker.generate(session, request)
-        if request.constraint.WhichOneof("kind") is None:
-            self._add(job)
-            return
-        if self._grammars is None:
+        is_bound = request.constraint.WhichOneof("kind") is not None
+        if is_bound and self._grammars is None:
             raise RefusalError("constraints are not served; the model has no tokenizer.json")
-        job.is_ready = False
+        job.is_ready = not (is_bound or request.media)
         self._add(job)
+        if request.media and self._eyes is not None:
+            job.looking = self._eyes.start(
+                request, lambda result: self._call_later(lambda: self._looked(job, request, result))
+            )
+        elif is_bound:
+            self._compile(job, request)
+
+    def _looked(
+        self, job: GenerateJob, request: work_pb2.Generate, result: Sequence[Sight] | RefusalError
+    ) -> None:
+        if self._scheduler.find(job.session, job.number) is not job:
+            return
+        if isinstance(result, RefusalError):
+            self._fail(job, result)
+            return
+        job.sights = result
+        if request.constraint.WhichOneof("kind") is None:
+            job.is_ready = True
+            return
+        # Its time begins now.
+        job.ready_by_s = None
+        self._compile(job, request)
+
+    def _compile(self, job: GenerateJob, request: work_pb2.Generate) -> None:
+        if self._grammars is None:
+            return
         job.compiling = self._grammars.start(
             request.constraint,
             job.output,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from smg.errors import InternalError, ModelNotFound, SmgError, WorkerUnavailable
@@ -35,12 +36,14 @@ class ServedModel:
         card: what the workers say of it.
         builder: makes its prompts and its text.
         formats: in which it writes calls and reasoning.
+        modalities: tells which media some worker of it takes now.
     """
 
     id: str
     card: card_pb2.ModelCard
     builder: PromptBuilder
     formats: OutputFormats
+    modalities: Callable[[], Sequence[str]] = tuple[str, ...]
 
 
 class TokenizerSource(Protocol):
@@ -124,13 +127,21 @@ class ModelCatalog:
         if served is None or served.card is not card:
             builder = await self._builder(model_id, card)
             served = self._served[model_id] = ServedModel(
-                model_id, card, builder, self._formats.formats_of(model_id, builder)
+                model_id,
+                card,
+                builder,
+                self._formats.formats_of(model_id, builder),
+                partial(self._modalities, model_id),
             )
         return served
 
     def enforced(self, model_id: str) -> list[Sequence[str]]:
         """For each worker that serves a model, the kinds of constraints that it enforces."""
         return list(self._registry.constraints(model_id).values())
+
+    def _modalities(self, model_id: str) -> tuple[str, ...]:
+        taken = self._registry.modalities(model_id).values()
+        return tuple(sorted({each for modalities in taken for each in modalities}))
 
     def formats_of(self, model_id: str) -> OutputFormats | None:
         """The formats of a model; None as long as nobody has asked for it."""

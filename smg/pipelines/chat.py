@@ -12,6 +12,7 @@ from smg.parsers.tools import reads_schemas
 from smg.pipelines.answer import Answer
 from smg.pipelines.chat_prompt import chat_prompt
 from smg.pipelines.engine_call import Work
+from smg.pipelines.media import PlacedMedia, place
 from smg.pipelines.native_calls import native_constraint, native_kind
 from smg.pipelines.off_loop import INLINE_BYTES, in_thread
 from smg.pipelines.output import PLAIN, OutputForm
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from smg.media.preparer import MediaPreparer
     from smg.pipelines.catalog import ModelCatalog, ServedModel
     from smg.pipelines.chat_prompt import ChatPrompt
     from smg.pipelines.engine_call import EngineCall
@@ -44,9 +46,10 @@ ANY_JSON_OBJECT = '{"type":"object"}'
 class ChatPipeline:
     """Answers chat requests."""
 
-    def __init__(self, catalog: ModelCatalog, engine_call: EngineCall) -> None:
+    def __init__(self, catalog: ModelCatalog, engine_call: EngineCall, media: MediaPreparer) -> None:
         self._catalog = catalog
         self._engine_call = engine_call
+        self._media = media
 
     async def run(
         self,
@@ -75,7 +78,8 @@ class ChatPipeline:
         request = adapted.request
         model = await self._catalog.resolve(request.model)
         prompted = await chat_prompt(model, adapted.prompt, shows_message_tools=profile.shows_message_tools)
-        prompt = prompted.prompt
+        placed = await self._placed(model, prompted)
+        prompt = placed.prompt
         check_context(model.card, prompt.tokens)
         if profile.bounds_output:
             check_output(model.card, request.sampling)
@@ -83,18 +87,28 @@ class ChatPipeline:
         enforced = self._catalog.enforced(model.id) if model.formats.holds_native else ()
         arguments = (model, request, meter.trace_headers, prompted, profile, enforced)
         plan = await in_thread(_plan, *arguments) if is_long else _plan(*arguments)
+        if placed.media:
+            plan = plan._replace(media=placed.media)
         work = Work(
             meter.route,
             model.id,
             meter.arrived_at,
-            prompt.ids,
+            placed.key_ids,
             lambda: plan.attempt((prompt,), answer),
             plan.constraint_kind,
             model.card.tokenizer_sha256,
             request.rid,
+            tuple({medium.modality for medium in placed.media}) if placed.media else (),
         )
         with meter.measure(model.id, answer):
             await self._engine_call.run(work, answer, context)
+
+    async def _placed(self, model: ServedModel, prompted: ChatPrompt) -> PlacedMedia:
+        """The prompt with its media in their places."""
+        if not prompted.media:
+            return PlacedMedia(prompted.prompt, prompted.prompt.ids, ())
+        prepared = await self._media.prepare(model.id, model.card.tokenizer_sha256, prompted.media)
+        return await in_thread(place, prompted.prompt, prompted.media, prepared)
 
 
 def _checked(request: chat_pb2.ChatRequest, profile: Profile) -> Adapted:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smg.errors import InvalidRequest
+from smg.pipelines.media import MediaTaker
 from smg.pipelines.messages import (
     UNSUPPORTED_PART,
     parse_object,
@@ -21,6 +22,9 @@ from smg.prompt.thinking import ThinkingDecision, decide
 from smg_proto.chat.v1 import options_pb2
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from smg.media.values import MediaPart
     from smg.pipelines.catalog import ServedModel
     from smg.prompt.builder import KnownTemplate, TokenPrompt
     from smg_proto.chat.v1 import chat_pb2
@@ -39,11 +43,13 @@ class ChatPrompt(NamedTuple):
         prompt: what the engine gets.
         starts_inside: the model's output begins inside its reasoning.
         thinks: the model was told to reason, or does unless it is told not to; by its tag it shows where.
+        media: parts of the messages for which the prompt has markers.
     """
 
     prompt: TokenPrompt
     starts_inside: bool
     thinks: bool
+    media: Sequence[MediaPart] = ()
 
 
 async def chat_prompt(
@@ -76,8 +82,9 @@ def _render(model: ServedModel, request: chat_pb2.ChatRequest, shows_message_too
         # A forced call is all that the model writes: its header ends the prompt.
         forced = request.tool_choice.name if is_forced(request) else None
         variables = {**variables, FORCED_VARIABLE: forced}
+    media = MediaTaker(model.modalities, model.id)
     prompt = model.builder.chat(
-        _messages(model, request, shows_message_tools),
+        _messages(model, request, media, shows_message_tools),
         tools=template_tools(tools),
         add_generation_prompt=not continues,
         continue_final_message=continues,
@@ -85,19 +92,24 @@ def _render(model: ServedModel, request: chat_pb2.ChatRequest, shows_message_too
         max_tokens=most_tokens(model.card),
     )
     if model.formats.is_harmony:
-        return ChatPrompt(prompt, starts_inside=False, thinks=not (continues or is_forced(request)))
+        return ChatPrompt(
+            prompt, starts_inside=False, thinks=not (continues or is_forced(request)), media=media.found
+        )
     always = model.formats.always_reasons and not continues
     if not (thinking.is_known or always):
-        return ChatPrompt(prompt, starts_inside=False, thinks=False)
+        return ChatPrompt(prompt, starts_inside=False, thinks=False, media=media.found)
     if prompt.in_reasoning is not None:
-        return ChatPrompt(prompt, prompt.in_reasoning, prompt.in_reasoning)
+        return ChatPrompt(prompt, prompt.in_reasoning, prompt.in_reasoning, media.found)
     thinks = (thinking.starts_inside or always) if decision.thinks is None else decision.thinks
-    return ChatPrompt(prompt, thinks and (model.formats.reasons_first or always), thinks)
+    starts_inside = thinks and (model.formats.reasons_first or always)
+    return ChatPrompt(prompt, starts_inside, thinks, media.found)
 
 
-def _messages(model: ServedModel, request: chat_pb2.ChatRequest, shows_tools: bool) -> list[dict[str, Any]]:
+def _messages(
+    model: ServedModel, request: chat_pb2.ChatRequest, media: MediaTaker, shows_tools: bool
+) -> list[dict[str, Any]]:
     try:
-        return template_messages(request.messages, shows_tools=shows_tools)
+        return template_messages(request.messages, media, shows_tools=shows_tools)
     except InvalidRequest as error:
         if not (model.builder.is_harmony and error.code == UNSUPPORTED_PART):
             raise

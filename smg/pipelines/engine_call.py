@@ -74,6 +74,7 @@ class Work(NamedTuple):
         constraint: kind of the form that the output must have; empty for none.
         tokenizer: fingerprint of the tokenizer that made the prompt; empty when it is not known.
         rid: the request's own name for itself; empty for none.
+        modalities: kinds of media in the prompt.
     """
 
     route: str
@@ -84,6 +85,7 @@ class Work(NamedTuple):
     constraint: str = ""
     tokenizer: str = ""
     rid: str = ""
+    modalities: tuple[str, ...] = ()
 
 
 async def _attempt(worker: Worker, answer: Answer, groups: list[Group]) -> None:
@@ -274,13 +276,14 @@ class EngineCall:
         return tell
 
     def _unfit(self, work: Work) -> frozenset[str]:
-        """Workers that would not hold the output to its form.
+        """Workers that would not hold the output to its form, or do not take the media of the prompt.
 
         Raises:
             InvalidRequest: no worker of the model would.
         """
+        blind = self._blind(work) if work.modalities else frozenset[str]()
         if not work.constraint:
-            return frozenset()
+            return blind
         kinds = self._registry.constraints(work.model)
         unfit = frozenset(worker for worker, enforced in kinds.items() if work.constraint not in enforced)
         if kinds and len(unfit) == len(kinds):
@@ -290,4 +293,16 @@ class EngineCall:
                 f"kinds that they enforce: {enforced}",
                 code="constraint_not_supported",
             )
-        return unfit
+        return unfit | blind
+
+    def _blind(self, work: Work) -> frozenset[str]:
+        """Workers that do not take some medium of the prompt."""
+        taken = self._registry.modalities(work.model)
+        wanted = frozenset(work.modalities)
+        blind = frozenset(worker for worker, modalities in taken.items() if not wanted.issubset(modalities))
+        if taken and len(blind) == len(taken):
+            raise InvalidRequest(
+                f"no worker of {work.model} takes {', '.join(sorted(wanted))} now",
+                code="multimodal_not_supported",
+            )
+        return blind

@@ -7,11 +7,13 @@ import logging
 from typing import TYPE_CHECKING, Any, cast
 
 from smg.errors import InvalidRequest
+from smg.pipelines.media import NO_MEDIA
 from smg_proto.chat.v1 import options_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from smg.pipelines.media import MediaTaker
     from smg_proto.chat.v1 import message_pb2
 
 UNSUPPORTED_PART = "unsupported_content_part"
@@ -23,7 +25,7 @@ _CHOICES = {
 
 
 def template_messages(
-    messages: Iterable[message_pb2.ChatMessage], *, shows_tools: bool = False
+    messages: Iterable[message_pb2.ChatMessage], media: MediaTaker = NO_MEDIA, *, shows_tools: bool = False
 ) -> list[dict[str, Any]]:
     """The conversation, nothing added or left out; the builder fits it to the template.
 
@@ -31,12 +33,13 @@ def template_messages(
 
     Args:
         messages: the conversation.
+        media: gets the media of the conversation; takes none unless given.
         shows_tools: tools that messages declare are shown; else they are dropped, with a warning.
 
     Raises:
         InvalidRequest: a part that cannot be rendered, or arguments that are not JSON.
     """
-    result = [_message(index, message) for index, message in enumerate(messages)]
+    result = [_message(index, message, media) for index, message in enumerate(messages)]
     declaring = [index for index, message in enumerate(result) if "tools" in message]
     for index in declaring:
         declared: str = result[index].pop("tools")
@@ -94,8 +97,11 @@ def parse_object(text: str, name: str) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-def _message(index: int, message: message_pb2.ChatMessage) -> dict[str, Any]:
-    result: dict[str, Any] = {"role": message.role, "content": message.text or _content(index, message)}
+def _message(index: int, message: message_pb2.ChatMessage, media: MediaTaker) -> dict[str, Any]:
+    result: dict[str, Any] = {
+        "role": message.role,
+        "content": message.text or _content(index, message, media),
+    }
     if message.HasField("name"):
         result["name"] = message.name
     if message.tool_calls:
@@ -109,12 +115,15 @@ def _message(index: int, message: message_pb2.ChatMessage) -> dict[str, Any]:
     return result
 
 
-def _content(index: int, message: message_pb2.ChatMessage) -> str | list[dict[str, Any]] | None:
+def _content(
+    index: int, message: message_pb2.ChatMessage, media: MediaTaker
+) -> str | list[dict[str, Any]] | None:
     kind = message.WhichOneof("content")
     if kind == "text":
         return message.text
     if kind == "parts":
-        return [_part(f"messages[{index}].content[{n}]", part) for n, part in enumerate(message.parts.parts)]
+        parts = enumerate(message.parts.parts)
+        return [_part(f"messages[{index}].content[{n}]", part, media) for n, part in parts]
     if message.tool_calls:
         return None
     # Templates join contents to strings; only beside calls do they expect that there may be none. What the model
@@ -122,16 +131,14 @@ def _content(index: int, message: message_pb2.ChatMessage) -> str | list[dict[st
     return message.refusal
 
 
-def _part(name: str, part: message_pb2.ContentPart) -> dict[str, Any]:
+def _part(name: str, part: message_pb2.ContentPart, media: MediaTaker) -> dict[str, Any]:
     kind = part.WhichOneof("kind")
     if kind == "text":
         return {"type": "text", "text": part.text}
     if kind in ("image_url", "video_url", "audio_url", "input_audio"):
-        raise InvalidRequest(
-            f"{name} is of type {kind}; the model takes text only", code="process_messages_failed", param=name
-        )
+        return media.take(kind, part, name)
     raise InvalidRequest(
-        f"{name} cannot be rendered; this model takes text parts only",
+        f"{name} cannot be rendered; its type is not known here, or its payload is malformed",
         code=UNSUPPORTED_PART,
         param=name,
     )

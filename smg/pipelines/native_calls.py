@@ -1,7 +1,8 @@
 """Holds forced calls to the model's own format, where the workers can enforce that.
 
-As an xgrammar structural tag (SGLang) or as a grammar in llguidance's Lark dialect (the local engine). Sources: xgrammar's
-"Structural Tag" and llguidance's "Lark syntax" documentation.
+As an xgrammar structural tag (SGLang) or as a grammar in llguidance's Lark dialect (the local engine); formats whose arguments
+are no JSON, or whose marks are special tokens, as a structural tag alone. Sources: xgrammar's "Structural Tag" and llguidance's
+"Lark syntax" documentation.
 """
 
 from __future__ import annotations
@@ -10,16 +11,19 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from smg.parsers.tools.frames import FRAMES
+from smg.parsers.tools.tag_frames import TAG_FRAMES
 from smg_proto.engine.v1 import work_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from smg.parsers.tools.frames import Frame
+    from smg.parsers.tools.tag_frames import TagFrame
     from smg.prompt.tokenizer import Tokenizer
 
+_TAG = "structural_tag"
 # Best first.
-_KINDS = ("structural_tag", "lark")
+_KINDS = (_TAG, "lark")
 
 
 def native_kind(tools: str, tokenizer: Tokenizer, enforced: Sequence[Sequence[str]]) -> str | None:
@@ -27,19 +31,23 @@ def native_kind(tools: str, tokenizer: Tokenizer, enforced: Sequence[Sequence[st
 
     Args:
         tools: name of the format.
-        tokenizer: its vocabulary must not have the format's marks as special tokens.
+        tokenizer: its vocabulary must not have the marks of a format for both kinds as special tokens.
         enforced: by worker, the kinds that it enforces.
     """
+    if not enforced:
+        return None
+    if tools in TAG_FRAMES:
+        return _TAG if all(_TAG in kinds for kinds in enforced) else None
     frame = FRAMES.get(tools)
-    if frame is None or not enforced or tokenizer.specials_in(frame.marks):
+    if frame is None or tokenizer.specials_in(frame.marks):
         return None
     return next((kind for kind in _KINDS if all(kind in kinds for kinds in enforced)), None)
 
 
 def native_constraint(
     kind: str, tools: str, schemas: Mapping[str, Any], *, is_single: bool
-) -> work_pb2.Constraint:
-    """The constraint.
+) -> work_pb2.Constraint | None:
+    """The constraint; None where a function's name could not be told from the format's marks.
 
     Args:
         kind: from native_kind().
@@ -47,18 +55,23 @@ def native_constraint(
         schemas: by function, the JSON Schema of its arguments; at least one.
         is_single: there must be one call and no more.
     """
+    if tools in TAG_FRAMES:
+        tag_frame = TAG_FRAMES[tools]
+        if not all(map(tag_frame.takes, schemas)):
+            return None
+        return work_pb2.Constraint(structural_tag=_structural_tag(tag_frame, schemas, is_single=is_single))
     frame = FRAMES[tools]
-    if kind == "structural_tag":
+    if kind == _TAG:
         return work_pb2.Constraint(structural_tag=_structural_tag(frame, schemas, is_single=is_single))
     return work_pb2.Constraint(lark=_lark(frame, schemas, is_single=is_single))
 
 
-def _structural_tag(frame: Frame, schemas: Mapping[str, Any], *, is_single: bool) -> str:
+def _structural_tag(frame: Frame | TagFrame, schemas: Mapping[str, Any], *, is_single: bool) -> str:
     tags = [
         {
             "type": "tag",
             "begin": frame.begin(name),
-            "content": {"type": "json_schema", "json_schema": schema},
+            "content": frame.content(schema),
             "end": frame.after,
         }
         for name, schema in schemas.items()

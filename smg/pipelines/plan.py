@@ -48,6 +48,7 @@ class GenerationPlan(NamedTuple):
         reasoning: the output begins inside reasoning.
         trace: W3C trace context.
         echoes: for each prompt, how its choices show it and go on from it; empty where they answer it.
+        media: of the prompt; there is one prompt then.
     """
 
     model: ServedModel
@@ -60,6 +61,7 @@ class GenerationPlan(NamedTuple):
     reasoning: bool = False
     trace: TraceHeaders = NO_TRACE
     echoes: Sequence[PromptEcho] = ()
+    media: Sequence[work_pb2.Medium] = ()
 
     @property
     def constraint_kind(self) -> str:
@@ -97,6 +99,7 @@ class GenerationPlan(NamedTuple):
                     traceparent=self.trace.parent,
                     tracestate=self.trace.state,
                     reasoning=self.reasoning,
+                    media=self.media,
                 )
             )
             number = prompt_index * self.choices + index

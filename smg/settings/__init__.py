@@ -15,6 +15,7 @@ from smg.settings.history import HistorySettings
 from smg.settings.keys import ControlPlaneKey, TenantKey
 from smg.settings.load import Loaded, environment, load
 from smg.settings.mcp import McpSettings
+from smg.settings.media import MediaSettings
 from smg.settings.mesh import MeshSettings
 from smg.settings.options import Option, options_of
 from smg.settings.overload import OverloadSettings
@@ -55,6 +56,7 @@ __all__ = [
     "HistorySettings",
     "McpSettings",
     "MeshSettings",
+    "MediaSettings",
     "EngineSettings",
     "Section",
     "TenantKey",

@@ -26,6 +26,7 @@ from smg.settings.fields import (
 from smg.settings.fleet import BreakerSettings, DiscoverySettings, FleetSettings
 from smg.settings.history import HistorySettings
 from smg.settings.mcp import McpSettings
+from smg.settings.media import MediaSettings
 from smg.settings.mesh import MeshSettings
 from smg.settings.overload import OverloadSettings
 from smg.settings.telemetry import TelemetrySettings
@@ -309,6 +310,7 @@ class RouterSettings(Section):
     history: HistorySettings = Field(default_factory=HistorySettings)
     mcp: McpSettings = Field(default_factory=McpSettings)
     mesh: MeshSettings = Field(default_factory=MeshSettings)
+    media: MediaSettings = Field(default_factory=MediaSettings)
 
 
 class EngineSettings(Section):

@@ -21,6 +21,9 @@ REJECTIONS: dict[str, str] = {
 _MORE_CODES = (
     "audio_output_not_supported",
     "constraint_not_supported",
+    "media_extra_missing",
+    "media_processor_unavailable",
+    "multimodal_not_supported",
     "process_messages_failed",
     "prompt_logprobs_missing",
     "slow_reader",

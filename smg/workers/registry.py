@@ -24,7 +24,7 @@ from smg.workers.rank import RankWorker
 from smg.workers.registered import API, RegisteredWorker, count_unused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from smg.types.worker import WorkerSnapshot
     from smg.workers.base import Worker
@@ -257,13 +257,19 @@ class WorkerRegistry:
 
     def constraints(self, model_id: str) -> Mapping[str, Sequence[str]]:
         """By placement id of each worker that serves the model, lost ones included: the kinds of constraints that it enforces."""
-        return {
-            placement_id: tuple(card.capabilities.constraints)
-            for entry in self._pools.models.get(model_id, ())
-            for placement_id in entry.placement_ids
-            for card in entry.cards
-            if card.id == model_id
-        }
+        return {placement_id: tuple(can.constraints) for placement_id, can in self._capabilities(model_id)}
+
+    def modalities(self, model_id: str) -> Mapping[str, Sequence[str]]:
+        """As `constraints`: the kinds of media that each worker takes."""
+        return {placement_id: tuple(can.modalities) for placement_id, can in self._capabilities(model_id)}
+
+    def _capabilities(self, model_id: str) -> Iterator[tuple[str, card_pb2.Capabilities]]:
+        """What each worker of a model can do, by placement id."""
+        for entry in self._pools.models.get(model_id, ()):
+            for placement_id in entry.placement_ids:
+                for card in entry.cards:
+                    if card.id == model_id:
+                        yield placement_id, card.capabilities
 
     def place(
         self,

@@ -114,3 +114,20 @@ async def test_a_forced_call_may_be_held_to_the_model_s_own_format(echo_worker):
         async with running_router(url, models={"tool_call_constraint": form}) as gateway:
             (choice,) = (await gateway.http.post(CHAT, json=body)).json()["choices"]
             assert choice["message"]["tool_calls"][0]["function"]["arguments"] == arguments
+
+
+@pytest.mark.parametrize("name", ["Qwen/Qwen3-Coder-30B-A3B-Instruct", "zai-org/GLM-4.6"])
+async def test_a_forced_call_of_a_format_of_tags_is_a_structural_tag(echo_worker, name):
+    url = await echo_worker(model_ids=(name,))
+    body = {
+        **request(name),
+        "tool_choice": {"type": "function", "function": {"name": "get_weather"}},
+        "reasoning_effort": "none",
+    }
+    mirrored = {**body, "messages": [{"role": "user", "content": "[[mirror]]"}]}
+    async with running_router(url, models={"tool_call_constraint": "native"}) as gateway:
+        (choice,) = (await gateway.http.post(CHAT, json=body)).json()["choices"]
+        assert choice["message"]["tool_calls"][0]["function"]["arguments"] == '{"city":"5","days":5}'
+        sent = (await gateway.http.post(CHAT, json=mirrored)).json()["choices"][0]["message"]["content"]
+    tag = json.loads(json.loads(sent)["structural_tag"])
+    assert tag["format"]["tags"][0]["content"]["style"] in ("qwen_xml", "glm_xml")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,6 +36,10 @@ class Frame(NamedTuple):
     def begin(self, name: str) -> str:
         """Everything of a call before its arguments."""
         return self.before + json.dumps(name, ensure_ascii=False) + self.key
+
+    def content(self, schema: Any) -> dict[str, Any]:
+        """The arguments, as a format of a structural tag."""
+        return {"type": "json_schema", "json_schema": schema}
 
 
 _ARGUMENTS, _PARAMETERS = ', "arguments": ', ', "parameters": '

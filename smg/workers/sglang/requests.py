@@ -12,6 +12,7 @@ from smg_grpc_proto.generated import sglang_scheduler_pb2 as sglang_pb2
 
 from smg.errors import UNIMPLEMENTED, EngineError, InvalidRequest
 from smg.workers.listeners import ids_from_bytes
+from smg.workers.sglang.media import put_media
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -79,6 +80,8 @@ def generate_to_sglang(
         _put_constraint(result.sampling_params, request.constraint)
         result.require_reasoning = bool(request.constraint.begins_after)
     _put_logprobs(result, request.logprobs, len(request.prompt_ids) // 4)
+    if request.media:
+        put_media(result.mm_inputs, request.media)
     return result
 
 

@@ -283,7 +283,7 @@ class Capabilities(_message.Message):
 
     @_builtins.property
     def modalities(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Input kinds beside text: "image", "audio", "video"."""
+        """Input kinds beside text that Generate.media may hold: "image", "audio", "video"."""
 
     def __init__(
         self,
@@ -480,7 +480,8 @@ class GetTokenizerResponse(_message.Message):
     SHA256_FIELD_NUMBER: _builtins.int
     data: _builtins.bytes
     """The next bytes of the zip archive, at most 1 MiB. Files lie at the top level: tokenizer.json,
-    tokenizer_config.json, chat_template.jinja, generation_config.json, config.json, as far as they exist.
+    tokenizer_config.json, chat_template.jinja, generation_config.json, config.json, preprocessor_config.json,
+    processor_config.json, as far as they exist.
     """
     sha256: _builtins.str
     """SHA-256 of the whole archive, hex. On the last piece only."""

@@ -68,6 +68,7 @@ class Generate(_message.Message):
     REASONING_FIELD_NUMBER: _builtins.int
     DATA_PARALLEL_RANK_FIELD_NUMBER: _builtins.int
     TRACESTATE_FIELD_NUMBER: _builtins.int
+    MEDIA_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Chosen by the router, unique in the session, never reused."""
     prompt_ids: _builtins.bytes
@@ -109,6 +110,10 @@ class Generate(_message.Message):
     def logprobs(self) -> Global___LogprobsOptions:
         """Log-probabilities to return. Unset: none."""
 
+    @_builtins.property
+    def media(self) -> _containers.RepeatedCompositeFieldContainer[Global___Medium]:
+        """Media of the prompt, in the order in which they stand in it. At most one for each token of prompt_ids."""
+
     def __init__(
         self,
         *,
@@ -126,16 +131,109 @@ class Generate(_message.Message):
         reasoning: _builtins.bool = ...,
         data_parallel_rank: _builtins.int | None = ...,
         tracestate: _builtins.str = ...,
+        media: _abc.Iterable[Global___Medium] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_data_parallel_rank", b"_data_parallel_rank", "constraint", b"constraint", "data_parallel_rank", b"data_parallel_rank", "logprobs", b"logprobs", "sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_data_parallel_rank", b"_data_parallel_rank", "constraint", b"constraint", "data_parallel_rank", b"data_parallel_rank", "logprobs", b"logprobs", "lora", b"lora", "model", b"model", "output_ids", b"output_ids", "prompt_ids", b"prompt_ids", "reasoning", b"reasoning", "request_id", b"request_id", "sampling", b"sampling", "sequence", b"sequence", "stream", b"stream", "traceparent", b"traceparent", "tracestate", b"tracestate"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_data_parallel_rank", b"_data_parallel_rank", "constraint", b"constraint", "data_parallel_rank", b"data_parallel_rank", "logprobs", b"logprobs", "lora", b"lora", "media", b"media", "model", b"model", "output_ids", b"output_ids", "prompt_ids", b"prompt_ids", "reasoning", b"reasoning", "request_id", b"request_id", "sampling", b"sampling", "sequence", b"sequence", "stream", b"stream", "traceparent", b"traceparent", "tracestate", b"tracestate"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__data_parallel_rank: _TypeAlias = _typing.Literal["data_parallel_rank"]  # noqa: Y015
     _WhichOneofArgType__data_parallel_rank: _TypeAlias = _typing.Literal["_data_parallel_rank", b"_data_parallel_rank"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__data_parallel_rank) -> _WhichOneofReturnType__data_parallel_rank | None: ...
 
 Global___Generate: _TypeAlias = Generate  # noqa: Y015
+
+@_typing.final
+class Medium(_message.Message):
+    """One image, video or sound of a prompt, as the model's processor has prepared it.
+
+    Its tokens in prompt_ids stand there as placeholders, equal for all media; what makes them differ is `digest`. So a
+    prefix cache must not compare placeholders alone. Where an engine tells of cached prefixes (CachedPrefix.ids), the
+    token number i of a medium, counted from `offset`, is written as the four bytes of `digest` from 8 * (i mod 4) on,
+    little-endian, with the highest bit set.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODALITY_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    LENGTH_FIELD_NUMBER: _builtins.int
+    PLACEHOLDER_ID_FIELD_NUMBER: _builtins.int
+    TENSORS_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    modality: _builtins.str
+    """"image", "video" or "audio": one of the model's Capabilities.modalities."""
+    offset: _builtins.int
+    """Position in prompt_ids of its first token."""
+    length: _builtins.int
+    """How many tokens of prompt_ids are its own. At least one; media do not overlap."""
+    placeholder_id: _builtins.int
+    """Those of its tokens that have this id are replaced by what the model makes of the tensors, in order. The others,
+    breaks of rows for instance, stay.
+    """
+    digest: _builtins.bytes
+    """SHA-256 of the tensors: of each in the order of their names its name, dtype and shape as
+    "pixel_values float32 1,3,336,336\\n" in UTF-8, and its data.
+    """
+    @_builtins.property
+    def tensors(self) -> _containers.RepeatedCompositeFieldContainer[Global___Tensor]:
+        """What the processor made, under the names that the `transformers` package gives: "pixel_values", "image_grid_thw".
+        Sorted by name.
+        """
+
+    def __init__(
+        self,
+        *,
+        modality: _builtins.str = ...,
+        offset: _builtins.int = ...,
+        length: _builtins.int = ...,
+        placeholder_id: _builtins.int = ...,
+        tensors: _abc.Iterable[Global___Tensor] | None = ...,
+        digest: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "length", b"length", "modality", b"modality", "offset", b"offset", "placeholder_id", b"placeholder_id", "tensors", b"tensors"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Medium: _TypeAlias = Medium  # noqa: Y015
+
+@_typing.final
+class Tensor(_message.Message):
+    """An array of numbers."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    DTYPE_FIELD_NUMBER: _builtins.int
+    SHAPE_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Name, unique in the medium."""
+    dtype: _builtins.str
+    """"float32", "float64", "int32", "int64", "uint8" or "bool"."""
+    data: _builtins.bytes
+    """The numbers, little-endian, without gaps, the last dimension fastest."""
+    @_builtins.property
+    def shape(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Length of each dimension, the slowest first. Empty for a single number."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        dtype: _builtins.str = ...,
+        shape: _abc.Iterable[_builtins.int] | None = ...,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "dtype", b"dtype", "name", b"name", "shape", b"shape"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Tensor: _TypeAlias = Tensor  # noqa: Y015
 
 @_typing.final
 class Constraint(_message.Message):

@@ -203,7 +203,7 @@ async def test_long_conversations_leave_the_event_loop(
     monkeypatch.setattr(
         module,
         "template_messages",
-        lambda given, **how: threads.append(threading.get_ident()) or render(given, **how),
+        lambda *given, **how: threads.append(threading.get_ident()) or render(*given, **how),
     )
     text = "x" * (module.INLINE_PROMPT_CHARS if kind == "long text" else 2)
     count = module.INLINE_MESSAGES + 1 if kind == "many messages" else 1
@@ -224,8 +224,8 @@ async def test_a_family_that_always_reasons_does_though_nothing_tells(
 ) -> None:
     formats = OutputFormats("minimax_m2", "minimax_m2", reasons_first=True, always_reasons=True)
     model = replace(model_of(tokenizer_dir, "{{ messages[-1].content }}"), formats=formats)
-    assert (await prompt_of(model))[1:] == (True, True)
-    assert (await prompt_of(replace(chatml, formats=formats), reasoningEffort="none"))[1:] == (False, False)
+    assert (await prompt_of(model))[1:3] == (True, True)
+    assert (await prompt_of(replace(chatml, formats=formats), reasoningEffort="none"))[1:3] == (False, False)
     continued = [*HI, {"role": "assistant", "text": "So"}]
     assert not (await prompt_of(model, continued, continueFinalMessage=True)).starts_inside
 

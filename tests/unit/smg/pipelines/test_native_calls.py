@@ -94,6 +94,8 @@ def test_only_what_every_worker_enforces_is_used(tokenizer_dir: Path) -> None:
     assert native_kind("phi4_mini", tokenizer, [both, lark]) == "lark"
     assert native_kind("phi4_mini", tokenizer, [both, none]) is None
     assert native_kind("phi4_mini", tokenizer, []) is None
-    assert native_kind("glm45", tokenizer, [both]) is None  # its arguments are no JSON
+    assert native_kind("glm45", tokenizer, [both]) == "structural_tag"
+    assert native_kind("glm45", tokenizer, [both, lark]) is None  # its arguments are no JSON
+    assert native_kind("pythonic", tokenizer, [both]) is None
     is_special = bool(tokenizer.specials_in(FRAMES["hermes"].marks))
     assert native_kind("hermes", tokenizer, [both]) == (None if is_special else "structural_tag")

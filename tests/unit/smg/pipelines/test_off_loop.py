@@ -28,8 +28,8 @@ async def test_the_size_decides_where_work_is_done(size, is_inline):
 @pytest.mark.parametrize(
     ("module", "name", "pipeline", "request_type"),
     [
-        (chat, "validate_chat", ChatPipeline, chat_pb2.ChatRequest),
-        (completion, "validate_completion", CompletionPipeline, completion_pb2.CompletionRequest),
+        (chat, "validate_chat", ChatPipeline(None, None, None), chat_pb2.ChatRequest),
+        (completion, "validate_completion", CompletionPipeline(None, None), completion_pb2.CompletionRequest),
     ],
     ids=["chat", "completion"],
 )
@@ -44,7 +44,7 @@ async def test_long_requests_are_checked_in_a_thread(monkeypatch, long, module, 
     request = request_type(model="m" * (INLINE_BYTES if long else 1))
     meter = Meters(RouterMetrics(CollectorRegistry())).start("chat", RequestContext("r"))
     with pytest.raises(InvalidRequest, match="seen"):
-        await pipeline(None, None).run(request, None, None, meter)
+        await pipeline.run(request, None, None, meter)
     assert (seen[0] == threading.get_ident()) != long
 
 

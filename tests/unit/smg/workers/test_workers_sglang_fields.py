@@ -26,6 +26,14 @@ def form(**fields):
     return {"constraint": work_pb2.Constraint(**fields)}
 
 
+def image():
+    tensors = [work_pb2.Tensor(name="pixel_values", dtype="uint8", shape=(1,), data=b"x")]
+    medium = work_pb2.Medium(
+        modality="image", offset=1, length=2, placeholder_id=9, tensors=tensors, digest=bytes(32)
+    )
+    return {"media": [medium]}
+
+
 # Field of SGLang's request, fields of ours that fill it, and its value then.
 SENT = [
     ("request_id", {}, "name"),
@@ -76,10 +84,20 @@ SENT = [
     ("sampling_params.ebnf_grammar", form(ebnf='root ::= "a"'), 'root ::= "a"'),
     ("sampling_params.structural_tag", form(structural_tag="{}"), "{}"),
     ("sampling_params.json_schema", form(json_schema="{}", begins_after="</think>"), "{}"),
+    ("mm_inputs.modalities", image(), ["image"]),
+    ("mm_inputs.pixel_values", image(), pb.TensorData(data=b"x", shape=[1], dtype="uint8")),
+    ("mm_inputs.im_token_id", image(), 9),
+    ("mm_inputs.mm_placeholders", image(), [pb.PlaceholderRange(offset=1, length=2)]),
 ]
 NOT_SENT = {
-    "mm_inputs": "Generate carries token ids alone",
-    "input_embeds": "the same",
+    "mm_inputs.model_specific_tensors": "sent, where a model has more tensors (test_workers_sglang_requests.py)",
+    "mm_inputs.image_urls": "the router fetches: servers are not sent where clients point",
+    "mm_inputs.video_urls": "the same",
+    "mm_inputs.audio_urls": "the same",
+    "mm_inputs.image_data": "the model's processor has run in the router",
+    "mm_inputs.video_data": "no video is taken",
+    "mm_inputs.audio_data": "no sound is taken",
+    "input_embeds": "Generate carries token ids and tensors of media",
     "tokenized.original_text": "for the server's logs; the router does not hand texts to engines",
     "return_hidden_states": "Generate cannot ask for them",
     "disaggregated_params": "prefill and decode on two servers is not served",
@@ -97,6 +115,7 @@ KEPT_HERE = {
     "tracestate": "travels as metadata",
     "request_id": "becomes the name that the server knows the request by",
     "constraint.lark": "refused: SGLang does not know it",
+    "media.digest": "for prefix caches: SGLang hashes tensors itself",
 }
 
 
@@ -106,7 +125,7 @@ def sent(fields) -> pb.GenerateRequest:
 
 
 def plain(value):
-    if isinstance(value, (str, bytes, bool, int, float)):
+    if isinstance(value, (str, bytes, bool, int, float, pb.TensorData)):
         return value
     return dict(value.items()) if hasattr(value, "items") else list(value)
 
@@ -124,7 +143,11 @@ def test_a_field_is_sent(path, fields, expected):
 def test_every_field_of_sglang_s_request_is_filled_or_left_out_for_a_reason():
     paths = set()
     for field in pb.GenerateRequest.DESCRIPTOR.fields:
-        inner = {"tokenized": pb.TokenizedInput, "sampling_params": pb.SamplingParams}.get(field.name)
+        inner = {
+            "tokenized": pb.TokenizedInput,
+            "sampling_params": pb.SamplingParams,
+            "mm_inputs": pb.MultimodalInputs,
+        }.get(field.name)
         paths |= {f"{field.name}.{each.name}" for each in inner.DESCRIPTOR.fields} if inner else {field.name}
     filled = {path for path, *_ in SENT}
     assert filled | NOT_SENT.keys() == paths
@@ -136,7 +159,8 @@ def test_every_field_of_ours_is_in_the_table():
     for _, fields, _ in SENT:
         message = work_pb2.Generate(**{"prompt_ids": IDS, **fields})
         for field, value in message.ListFields():
-            inner = [each.name for each, _ in value.ListFields()] if hasattr(value, "ListFields") else []
+            one = value[0] if field.name == "media" else value
+            inner = [each.name for each, _ in one.ListFields()] if hasattr(one, "ListFields") else []
             used |= {f"{field.name}.{name}" for name in inner} or {field.name}
     names = set()
     for field in work_pb2.Generate.DESCRIPTOR.fields:

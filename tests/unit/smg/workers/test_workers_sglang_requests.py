@@ -212,3 +212,33 @@ def test_no_name_in_use_is_the_beginning_of_another(steps):
         used.append(name)
         if freed is not None and freed < len(used):
             names.free(used.pop(freed))
+
+
+def medium(offset, rows, **fields):
+    pixels = work_pb2.Tensor(name="pixel_values", dtype="float32", shape=(rows, 1), data=b"\1\0\0\0" * rows)
+    grid = work_pb2.Tensor(name="image_grid_thw", dtype="int64", shape=(1, 1), data=bytes([offset] + [0] * 7))
+    values = {
+        "modality": "image",
+        "offset": offset,
+        "length": 2,
+        "placeholder_id": 9,
+        "tensors": [grid, pixels],
+    }
+    return work_pb2.Medium(**{**values, **fields})
+
+
+def test_images_are_joined_along_the_first_axis():
+    got = converted(prompt_ids=ids(1, 9, 9, 2, 9, 9), media=[medium(1, 2), medium(4, 3)]).mm_inputs
+    assert (list(got.pixel_values.shape), got.pixel_values.dtype) == ([5, 1], "float32")
+    assert got.pixel_values.data == b"\1\0\0\0" * 5
+    grid = got.model_specific_tensors["image_grid_thw"]
+    assert (list(grid.shape), grid.data[::8]) == ([2, 1], b"\1\4")
+    assert [(each.offset, each.length) for each in got.mm_placeholders] == [(1, 2), (4, 2)]
+    assert got.im_token_id == 9
+    assert list(got.modalities) == ["image", "image"]
+
+
+def test_images_that_cannot_be_joined_are_refused():
+    other = work_pb2.Tensor(name="pixel_values", dtype="float32", shape=(1, 2), data=bytes(8))
+    with pytest.raises(InvalidRequest, match=r"\[2, 1\], \[1, 2\]"):
+        converted(prompt_ids=ids(1, 9, 9, 9, 9), media=[medium(1, 2), medium(3, 1, tensors=[other])])
