@@ -51,7 +51,7 @@ class VllmDouble(SglangDouble):
 
     async def Embed(self, request, context):
         ids = request.tokenized.input_ids
-        return pb.EmbedResponse(embedding=[3.0, 4.0], embedding_dim=2, prompt_tokens=len(ids))
+        return pb.EmbedResponse(embedding=[0.6, 0.8], embedding_dim=2, prompt_tokens=len(ids))
 
     async def HealthCheck(self, request, context):
         return pb.HealthCheckResponse(healthy=self.is_serving, message="" if self.is_serving else "draining")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import servicers.flags
-from smg.cli import chat
+from smg.cli import chat, conformance
 from smg.cli.doctor import command as doctor
 from smg.cli.top import command as top
 from smg.settings import ServeSettings, options_of
@@ -32,7 +32,10 @@ TOPS = (
 
 # Flags of other programs.
 FOREIGN = frozenset(
-    ("--grammar-backend", "--profile", "--build", "--build-arg", "--from-literal", "--concurrency")
+    (
+        *("--grammar-backend", "--profile", "--build", "--build-arg", "--from-literal", "--concurrency"),
+        *("--kv-events-config", "--smg-grpc-mode", "--no-deps"),
+    )
 )
 
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+")
@@ -81,7 +84,8 @@ def broken_links(page, root=ROOT):
 def missing_files(page, root=ROOT):
     """Paths of ours in backticks that are not there. Patterns and placeholders are none."""
     for word in _CODE.findall(prose_of(page)):
-        path = word.split()[0].rstrip(".,:;") if word.strip() else ""
+        # What stands behind "::" is a test of that file.
+        path = word.split()[0].partition("::")[0].rstrip(".,:;") if word.strip() else ""
         is_pattern = re.search(r"[*<>{}…]|NAME|DATE", path)
         if path.startswith(TOPS) and not is_pattern and not (root / path).exists():
             yield word
@@ -96,7 +100,13 @@ def unknown_flags(page):
 def known_flags():
     options = options_of(ServeSettings)
     switches = {option.flag.replace("--", "--no-", 1) for option in options if option.is_switch}
-    parsers = (servicers.flags._new_parser(), doctor._parser(), top._parser(), chat._parser())
+    parsers = (
+        servicers.flags._new_parser(),
+        doctor._parser(),
+        top._parser(),
+        chat._parser(),
+        conformance._parser(),
+    )
     others = {flag for parser in parsers for action in parser._actions for flag in action.option_strings}
     return {option.flag for option in options} | switches | others | {"--config"}
 
