@@ -10,7 +10,7 @@ import time
 import urllib.request
 from typing import TYPE_CHECKING
 
-from benchmarks.gateway.children import POLL_S, ChildFailed, Children, free_port
+from benchmarks.gateway.children import POLL_S, ChildFailed, Children
 from benchmarks.gateway.load import HOST
 
 if TYPE_CHECKING:
@@ -77,11 +77,10 @@ def start_gateway(
     children: Children, urls: Sequence[str], *flags: str, log_level: str = "warn"
 ) -> tuple[Child, int]:
     """Start `smg launch`. Returns it and its HTTP port; ready when it says so. Raises ChildFailed. Blocks."""
-    port = free_port()
-    command = [sys.executable, "-m", "smg", "launch", "--host", HOST, "--port", str(port), "--grpc-port", "0",
+    command = [sys.executable, "-m", "smg", "launch", "--host", HOST, "--port", "0", "--grpc-port", "0",
                "--log-level", log_level, "--worker-urls", *urls, *flags]  # fmt: skip
     child = children.start("gateway", command)
-    child.wait_for_line(r"^ready http://", 60.0)
+    port = int(child.wait_for_line(r"^ready http://\S+:(\d+)", 60.0).group(1))
     deadline = time.monotonic() + 60.0
     while metric(port, "smg_worker_ready") < len(urls):
         if time.monotonic() > deadline:

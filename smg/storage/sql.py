@@ -67,6 +67,7 @@ class SqlStore:
         self._timeout_s = timeout_s
         is_sqlite = url.startswith("sqlite")
         self._threads = SqliteThreads()
+        self._tried = asyncio.Event()
         self._engine = (
             sqlite_engine(url, timeout_s, self._threads)
             if is_sqlite
@@ -78,8 +79,11 @@ class SqlStore:
 
     async def open(self) -> None:
         """See HistoryStore."""
-        async with self._transaction(writes=True) as connection:
-            await bring_up_to_date(connection)
+        try:
+            async with self._transaction(writes=True, is_first=True) as connection:
+                await bring_up_to_date(connection)
+        finally:
+            self._tried.set()
 
     async def close(self) -> None:
         """See HistoryStore."""
@@ -289,16 +293,22 @@ class SqlStore:
                 return count
 
     @contextlib.asynccontextmanager
-    async def _transaction(self, *, writes: bool = False) -> AsyncGenerator[AsyncConnection, None]:
-        """A transaction: committed at the end, rolled back on any error.
+    async def _transaction(
+        self, *, writes: bool = False, is_first: bool = False
+    ) -> AsyncGenerator[AsyncConnection, None]:
+        """A transaction: committed at the end, rolled back on any error. Until open() was tried only the first runs.
 
         Raises:
             StorageFailed: the database cannot be reached, does not answer in time, or refuses.
         """
         engine = self._writing if writes else self._engine
         try:
-            async with asyncio.timeout(self._timeout_s), engine.begin() as connection:
-                yield connection
+            async with asyncio.timeout(self._timeout_s):
+                if not is_first and not self._tried.is_set():
+                    # The tables are being made: who comes in that moment waits.
+                    await self._tried.wait()
+                async with engine.begin() as connection:
+                    yield connection
         except TimeoutError as error:
             raise StorageFailed(
                 f"the history store did not answer within {self._timeout_s:g} s; try again"

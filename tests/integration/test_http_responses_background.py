@@ -35,6 +35,7 @@ async def ended(http, response_id):
         found = (await http.get(f"{URL}/{response_id}")).json()
         if found["status"] not in ("queued", "in_progress"):
             return found
+        await asyncio.sleep(0.01)
 
 
 async def test_it_runs_without_its_client_and_is_found_in_every_state(echo_worker):

@@ -153,15 +153,23 @@ async def test_a_turn_that_was_cut_off_makes_no_calls(echo_worker):
     assert mcp.calls == []
 
 
-async def test_a_call_that_takes_too_long_fails_and_a_long_result_is_cut(echo_worker):
-    limits = {"mcp_tool_timeout_secs": 0.2, "mcp_max_result_bytes": 1024}
-    given = '[[tool:hang:{}]][[next]][[tool:shout:{"count": 5000}]][[next]][[say:on]]'
+async def test_a_call_that_takes_too_long_fails(echo_worker):
+    limits = {"mcp_tool_timeout_secs": 0.2}
+    async with running_mcp() as mcp, running_router(await echo_worker(), mcp=limits) as gateway:
+        made = await create(gateway.http, "[[tool:hang:{}]][[next]][[say:on]]", tools=[server(mcp)])
+    (hung,) = (item for item in made["output"] if item["type"] == "mcp_call")
+    assert "has not answered within 0.2 s" in hung["error"]["content"]
+    assert text_of(made) == ["on"]
+
+
+async def test_a_long_result_is_cut(echo_worker):
+    given = '[[tool:shout:{"count": 5000}]][[next]][[say:on]]'
+    limits = {"mcp_max_result_bytes": 1024}
     async with running_mcp() as mcp, running_router(await echo_worker(), mcp=limits) as gateway:
         made = await create(gateway.http, given, tools=[server(mcp)])
-    hung, shouted = (item for item in made["output"] if item["type"] == "mcp_call")
-    assert "has not answered within 0.2 s" in hung["error"]["content"]
-    assert len(shouted["output"]) < 1100
-    assert "3976 more bytes" in shouted["output"]
+    (shouted,) = outputs(made)
+    assert len(shouted) < 1100
+    assert "3976 more bytes" in shouted
     assert text_of(made) == ["on"]
 
 

@@ -25,11 +25,23 @@ async def test_a_failure_is_told_with_the_code_of_its_cause_and_without_values(t
     path.write_bytes(b"secret text that is no database" * 200)
     store = make_store(HistorySettings(history_backend="sqlite", sqlite_path=str(path)))
     try:
+        with pytest.raises(StorageFailed, match="SQLITE_NOTADB"):
+            await store.open()
         with pytest.raises(StorageFailed, match="SQLITE_NOTADB") as caught:
             await store.conversation("tenant", "conv_1")
     finally:
         await store.close()
     assert "secret" not in caught.value.message
+
+
+async def test_who_comes_while_the_tables_are_made_waits(tmp_path):
+    path = tmp_path / "history.db"
+    store = make_store(HistorySettings(history_backend="sqlite", sqlite_path=str(path)))
+    coming = asyncio.gather(*(store.conversation("tenant", "conv_1") for _ in range(3)))
+    await asyncio.sleep(0)
+    await store.open()
+    assert await coming == [None, None, None]
+    await store.close()
 
 
 async def test_what_an_earlier_release_has_kept_is_there_and_has_ended(tmp_path):
