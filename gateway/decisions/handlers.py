@@ -77,7 +77,7 @@ class DecisionHandlers:
             self._allow_long_context(request, found.request)
             phases.parsed()
             meter = reply.meter = self._started("decisions", request)
-            response = await self._pipeline.run(found.request, request.context, meter)
+            response = await self._pipeline.run(found.request, request.context, meter, are_checked=True)
             phases.answered(response.timings)
             written = await _off_loop(request, lambda: write_state(found, response, phases.timings()))
             self._write(request, reply, written, phases, response.worker_url)
@@ -93,9 +93,8 @@ class DecisionHandlers:
         phases = Phases()
         max_questions = self._pipeline.settings.decision_max_questions
         found = await _off_loop(request, lambda: read_state(members, (), max_questions))
-        response = await self._pipeline.run(
-            found.request, request.context, self._started("decisions", request)
-        )
+        meter = self._started("decisions", request)
+        response = await self._pipeline.run(found.request, request.context, meter, are_checked=True)
         phases.answered(response.timings)
         written = await _off_loop(request, lambda: write_state(found, response, phases.timings()))
         return written, response.worker_url
@@ -152,7 +151,7 @@ class DecisionHandlers:
                 if fault := self._pipeline.openai_fault(surface):
                     raise DecisionsRefused(f"{model.id} cannot be asked: {fault}", code=UNSUPPORTED)
             meter = reply.meter = self._started("decisions", request)
-            response = await self._pipeline.run(found.request, request.context, meter)
+            response = await self._pipeline.run(found.request, request.context, meter, are_checked=True)
         except UnsupportedSurface as error:
             raise Unsupported(error.message, code="decisions_not_supported") from error
         phases.answered(response.timings)
@@ -180,9 +179,8 @@ class DecisionHandlers:
         phases.parsed()
         if (failure := first_failure(found, None)) is not None:
             raise failure
-        response = await self._pipeline.run(
-            found.request, request.context, self._started("systemone", request)
-        )
+        meter = self._started("systemone", request)
+        response = await self._pipeline.run(found.request, request.context, meter, are_checked=True)
         phases.answered(response.timings)
         if (failure := first_failure(found, response)) is not None:
             raise failure

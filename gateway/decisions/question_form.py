@@ -28,14 +28,18 @@ TYPES: Mapping[str, q.QuestionType.ValueType] = {
 NAMES: Mapping[q.QuestionType.ValueType, str] = {number: name for name, number in TYPES.items()}
 # The list that a type may have instead of criteria.
 _LISTS = {"noul": "choices", "choice": "choices", "score": "levels", "set": "labels", "span": "labels"}
-_COMMON = {"type", "instructions", "preset"}
-_MORE: Mapping[str, set[str]] = {
-    "set": {"threshold"},
-    "span": {"threshold"},
-    "box": {"at"},
-    "track": {"rate"},
+_COMMON = frozenset({"type", "instructions", "preset"})
+_MORE: Mapping[str, frozenset[str]] = {
+    "set": frozenset({"threshold"}),
+    "span": frozenset({"threshold"}),
+    "box": frozenset({"at"}),
+    "track": frozenset({"rate"}),
 }
-_NONE: set[str] = set()
+_NONE: frozenset[str] = frozenset()
+_KNOWN = {
+    name: _COMMON | _MORE.get(name, _NONE) | ({"criteria", _LISTS[name]} if name in _LISTS else _NONE)
+    for name in TYPES
+}
 _FEWEST = 2
 
 
@@ -55,11 +59,8 @@ def read_question(question_id: str, value: Any) -> q.Question:
     name = members.get("type")
     if not isinstance(name, str) or name not in TYPES:
         raise QuestionMalformed(f"type is {shown(name)}; it must be one of {', '.join(TYPES)}")
-    known = _COMMON | _MORE.get(name, _NONE)
-    if name in _LISTS:
-        known = known | {"criteria", _LISTS[name]}
-    unknown = [each[:60] for each in members if each not in known]
-    if unknown:
+    if not members.keys() <= _KNOWN[name]:
+        unknown = [each[:60] for each in members if each not in _KNOWN[name]]
         raise QuestionMalformed(f"{name} questions do not take {unknown[:10]}")
     question = q.Question(id=question_id, type=TYPES[name])
     put_content(question.instructions, members.get("instructions"), "instructions")

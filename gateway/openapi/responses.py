@@ -11,10 +11,12 @@ from smg.errors import HTTP_STATUS
 
 Json = dict[str, Any]
 
-_REQUEST_ID: Json = {"x-request-id": {"$ref": "#/components/headers/RequestId"}}
+_REQUEST_ID: Json = {
+    "x-request-id": {"$ref": "#/components/headers/RequestId"},
+    "Server-Timing": {"$ref": "#/components/headers/ServerTiming"},
+}
 _WORKER: Json = {
     "x-smg-routed-worker-id": {"$ref": "#/components/headers/RoutedWorkerId"},
-    "Server-Timing": {"$ref": "#/components/headers/ServerTiming"},
     "x-smg-parser": {"$ref": "#/components/headers/Parser"},
 }
 _ERROR_CODE: Json = {"X-SMG-Error-Code": {"$ref": "#/components/headers/ErrorCode"}}

@@ -29,8 +29,9 @@ def probabilities(logprobs: Sequence[float], temperature: float = 1.0) -> list[f
     Raises:
         NotScores: a value is NaN or +inf, or all are -inf.
     """
-    if any(math.isnan(each) or each == math.inf for each in logprobs):
-        raise NotScores("a log-probability is not a number below infinity")
+    for each in logprobs:
+        if not each < math.inf:  # nor is NaN
+            raise NotScores("a log-probability is not a number below infinity")
     highest = max(logprobs, default=-math.inf)
     if highest == -math.inf:
         raise NotScores("no label has any probability")
@@ -42,7 +43,7 @@ def probabilities(logprobs: Sequence[float], temperature: float = 1.0) -> list[f
 def label_mass(logprobs: Sequence[float]) -> float:
     """Probability of all labels together over the whole vocabulary, in [0, 1]."""
     # An engine's rounding may leave a little more than 1.
-    return min(1.0, math.fsum(math.exp(min(each, 0.0)) for each in logprobs))
+    return min(1.0, math.fsum([math.exp(min(each, 0.0)) for each in logprobs]))
 
 
 def likeliest(shares: Sequence[float]) -> int:

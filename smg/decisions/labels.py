@@ -10,7 +10,7 @@ from __future__ import annotations
 import string
 from dataclasses import dataclass, field
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from smg.decisions.kinds import NOUL_LABELS, Kind
 
@@ -24,8 +24,7 @@ PAIRS = tuple(first + second for first, second in product(LETTERS, LETTERS))
 _VARIANTS = ("", " ")
 
 
-@dataclass(frozen=True, slots=True)
-class LabelSet:
+class LabelSet(NamedTuple):
     """Labels of one alphabet that work, in order.
 
     Attributes:

@@ -59,6 +59,8 @@ class MessagePrompts:
         self._stem = stem
         known = builder.template_for(with_tools=False)
         self.variables: Mapping[str, Any] = {name: False for name in known.thinking.toggles[:1]}
+        self._is_steady = known.template.is_steady
+        self._framed: tuple[str, Frame | None] | None = None
         self.is_split = all(self._is_exact(probe, ending) for probe in _PROBES)
 
     def shared(self, state: str, endings: Sequence[str], *, max_tokens: int | None = None) -> SharedPrompts:
@@ -112,11 +114,16 @@ class MessagePrompts:
         return made == self._chat(state + self._stem + ending)
 
     def _frame(self) -> Frame | None:
-        """The frame, rendered anew: templates may write the date. None where the message is not in it just once."""
-        before, found, after = self._builder.rendered(_MARK, self.variables).partition(_MARK)
-        if not found or _MARK in after:
-            return None
-        return self._builder.frame(before, after)
+        """The frame, rendered anew where the template may write the date. None where the message is not in it just once."""
+        framed = self._framed
+        if framed is not None and self._is_steady:
+            return framed[1]
+        rendered = self._builder.rendered(_MARK, self.variables)
+        if framed is None or framed[0] != rendered:
+            before, found, after = rendered.partition(_MARK)
+            is_once = bool(found) and _MARK not in after
+            framed = self._framed = rendered, self._builder.frame(before, after) if is_once else None
+        return framed[1]
 
     def _chat(self, message: str, max_tokens: int | None = None) -> bytes:
         return self._builder.chat(

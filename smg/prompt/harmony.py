@@ -61,7 +61,7 @@ class HarmonyTemplate:
     """As ChatTemplate; immutable.
 
     Attributes:
-        text, names, constants, variables, efforts: as ChatTemplate has them.
+        text, names, constants, variables, efforts, is_steady: as ChatTemplate has them.
     """
 
     text = "\0".join((*sorted(TOKENS), _IDENTITY, _CUTOFF, _CHANNELS, _CALLS_GO, "assistant", "functions."))
@@ -69,6 +69,7 @@ class HarmonyTemplate:
     constants = frozenset(("developer", "system", "assistant", "user", "tool"))
     variables = frozenset(("response_format",))
     efforts = frozenset[str]()
+    is_steady = False  # it writes the date
 
     def __init__(self, now: Callable[[], datetime] = lambda: datetime.now().astimezone()) -> None:
         """Args: now tells the current date."""

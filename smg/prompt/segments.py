@@ -253,6 +253,13 @@ class PromptEncoder:
         Raises:
             ContextTooLong: there are more ids; the rest is not encoded.
         """
+        if 0 < len(text) <= SHORT_CHARS and self._start is None:
+            ids = self._cache.get(text)
+            if ids is None:
+                ids = self._encoded(text, may_spell=True)
+            if max_tokens is not None and len(ids) > (max_tokens - reserved) * ID_BYTES:
+                raise too_long(max_tokens)
+            return ids
         prompt = _Prompt(max_tokens, reserved)
         if text and self._start is not None:
             prompt.add(self._start.encode(text))

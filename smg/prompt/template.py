@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 MARK_VARIABLE = "_content_mark"
 """Name under which the mark that breaks control tokens in content (content.py) reaches the tojson filter."""
+_CLOCK = "strftime_now"
 _MAX_INDENT = 256
 _MAX_REASON_CHARS = 200
 
@@ -50,6 +51,7 @@ class ChatTemplate:
         constants: the string constants among them.
         variables: the variables that it reads and does not set itself.
         efforts: the strings that it compares `reasoning_effort` with.
+        is_steady: it writes the same for the same variables, whatever the time.
     """
 
     def __init__(
@@ -94,6 +96,12 @@ class ChatTemplate:
         self.names = frozenset([*constants, *(node.attr for node in tree.find_all(nodes.Getattr))])
         self.efforts = compared_efforts(tree)
         self.variables = frozenset(meta.find_undeclared_variables(tree))
+        # Filters may also be named by a constant, as in map('random').
+        by_chance = "random" in constants or any(
+            node.name == "random" for node in tree.find_all(nodes.Filter)
+        )
+        by_clock = any(node.name == _CLOCK for node in tree.find_all(nodes.Name))
+        self.is_steady = not by_clock and not by_chance
 
     def render(self, variables: dict[str, Any], *, max_seconds: float | None = None) -> str:
         """Render.

@@ -104,16 +104,17 @@ def _check_state(state: q.State, where: str, bounds: RequestBounds) -> None:
         )
     ids: set[str] = set()
     for question in state.questions:
-        if not question.id or len(question.id) > MAX_ID_CHARS:
+        name = question.id
+        if not 1 <= len(name) <= MAX_ID_CHARS:
             raise DecisionsRefused(
-                f"{where}questions has an id of {len(question.id)} characters; allowed are 1 to {MAX_ID_CHARS}",
+                f"{where}questions has an id of {len(name)} characters; allowed are 1 to {MAX_ID_CHARS}",
                 param=f"{where}questions",
             )
-        if question.id in ids:
+        if name in ids:
             raise DecisionsRefused(
-                f"{where}questions has the id {question.id[:_SHOWN]!r} twice", param=f"{where}questions"
+                f"{where}questions has the id {name[:_SHOWN]!r} twice", param=f"{where}questions"
             )
-        ids.add(question.id)
+        ids.add(name)
 
 
 def _check_options(options: decision_pb2.DecideOptions, bounds: RequestBounds) -> None:
@@ -129,33 +130,44 @@ def _check_options(options: decision_pb2.DecideOptions, bounds: RequestBounds) -
 
 
 def _type_fault(question: q.Question) -> str:
-    asks = bool(question.instructions.text.strip() or question.instructions.json)
-    keys = [option.key for option in question.options]
     match question.type:
         case q.QUESTION_TYPE_NOUL:
-            if not set(keys) <= set(_NOUL_KEYS) or len(keys) != len(set(keys)):
-                return "noul questions describe the outcomes true and false only, each once"
-            if not asks and not any(_says(option) for option in question.options):
-                return "noul questions need instructions, or a description of an outcome"
-            return ""
+            return _noul_fault(question)
         case q.QUESTION_TYPE_CHOICE:
-            return _options_fault("choice", "options", keys, MAX_OPTIONS)
+            return _options_fault("choice", "options", len(question.options), MAX_OPTIONS)
         case q.QUESTION_TYPE_SCORE:
-            if not 1 <= len(keys) <= MAX_LEVELS:
-                return f"score questions have 1 to {MAX_LEVELS} levels; this one has {len(keys)}"
-            if any(not (option.key or _says(option)) for option in question.options):
-                return "score questions describe each of their levels"
-            return ""
+            return _levels_fault(question)
         case q.QUESTION_TYPE_SET | q.QUESTION_TYPE_SPAN:
             name = "set" if question.type == q.QUESTION_TYPE_SET else "span"
-            return _options_fault(name, "labels", keys, MAX_OPTIONS) or _distinct_fault(name, keys)
+            keys = [option.key for option in question.options]
+            return _options_fault(name, "labels", len(keys), MAX_OPTIONS) or _distinct_fault(name, keys)
         case _:
             return "type is not said; allowed are noul, choice, score, set, span, box and track"
 
 
-def _options_fault(name: str, what: str, keys: list[str], most: int) -> str:
-    if not 1 <= len(keys) <= most:
-        return f"{name} questions have 1 to {most} {what}; this one has {len(keys)}"
+def _noul_fault(question: q.Question) -> str:
+    keys = [option.key for option in question.options]
+    if keys and (not set(keys) <= set(_NOUL_KEYS) or len(keys) != len(set(keys))):
+        return "noul questions describe the outcomes true and false only, each once"
+    asks = question.instructions.text.strip() or question.instructions.json
+    if not asks and not any(_says(option) for option in question.options):
+        return "noul questions need instructions, or a description of an outcome"
+    return ""
+
+
+def _levels_fault(question: q.Question) -> str:
+    count = len(question.options)
+    if not 1 <= count <= MAX_LEVELS:
+        return f"score questions have 1 to {MAX_LEVELS} levels; this one has {count}"
+    for option in question.options:
+        if not option.key and not _says(option):
+            return "score questions describe each of their levels"
+    return ""
+
+
+def _options_fault(name: str, what: str, count: int, most: int) -> str:
+    if not 1 <= count <= most:
+        return f"{name} questions have 1 to {most} {what}; this one has {count}"
     return ""
 
 
@@ -166,9 +178,10 @@ def _distinct_fault(name: str, keys: list[str]) -> str:
 
 
 def _json_fault(question: q.Question) -> str:
-    contents = [question.instructions, *(option.description for option in question.options)]
-    if any(content.json and not _is_json(content.json) for content in contents):
-        return "instructions or a description is not JSON"
+    texts = [question.instructions.json, *[option.description.json for option in question.options]]
+    for text in texts:
+        if text and not _is_json(text):
+            return "instructions or a description is not JSON"
     return ""
 
 

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from smg.pipelines.decide.questions import Asked, Sheet
     from smg_proto.engine.v1 import work_pb2
 
+# Their labels are the answers; in two orders of a choice these are the same labels.
+_OF_ONE_ROW = (Kind.NOUL, Kind.CHOICE, Kind.SCORE)
+
 
 class Thresholds:
     """From which probability a label of a set, and a word of a span, counts, where the question does not say."""
@@ -64,12 +67,12 @@ def _answer(
         return failed(asked, asked.failure or Failure("invalid_question", "", ""))
     mine = rows[asked.first : asked.first + asked.rows]
     try:
-        shares = [probabilities(row.logprobs or row.sequence_logprobs) for row in mine]
+        shares = [probabilities(list(row.logprobs or row.sequence_logprobs)) for row in mine]
     except NotScores as fault:
         return failed(asked, Failure("invalid_model_output", "", f"the model's scores are unusable: {fault}"))
     answer = answer_pb2.Answer(id=asked.question.id, type=asked.question.type)
-    if asked.kind in (Kind.NOUL, Kind.CHOICE, Kind.SCORE) and mine[0].logprobs:
-        answer.label_mass = label_mass(mine[0].logprobs)
+    if asked.kind in _OF_ONE_ROW and (logprobs := mine[0].logprobs):
+        answer.label_mass = label_mass(logprobs)
     _fill(answer, asked, shares, sheet.text, thresholds)
     return answer
 

@@ -2,39 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from smg.decisions.layout import PROMPT_VERSION
-from smg.errors import (
-    ContextTooLong,
-    DeadlineExceeded,
-    DecisionsRefused,
-    ModelNotFound,
-    SmgError,
-    UnsupportedSurface,
-)
+from smg.errors import DecisionsRefused, ModelNotFound, UnsupportedSurface
 from smg.pipelines.decide.answers import Thresholds, answers, failed
-from smg.pipelines.decide.questions import Failure, write_sheet
+from smg.pipelines.decide.asking import Asking, Clock, check_request_tokens, prepared, usage
+from smg.pipelines.decide.questions import Failure
+from smg.pipelines.decide.states import Answered, answer_states
 from smg.pipelines.off_loop import in_thread, off_loop
 from smg.pipelines.sinks import UsageCounter
-from smg.prompt.packed import ID_BYTES
 from smg.validation.decision import RequestBounds, validate_decide
 from smg_proto.decision.v1 import answer_pb2, decision_pb2
-from smg_proto.engine.v1 import work_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
+    from smg.errors import SmgError
     from smg.pipelines.catalog import ModelCatalog, ServedModel
-    from smg.pipelines.decide.questions import Sheet
-    from smg.pipelines.decide.score_call import ScoreCall, StateScores
+    from smg.pipelines.decide.score_call import ScoreCall
     from smg.pipelines.decide.surface import DecisionSurfaces, Surface
     from smg.pipelines.meter import RequestMeter
     from smg.settings import DecisionSettings
-    from smg.types.context import RequestContext, TraceHeaders
+    from smg.types.context import RequestContext
     from smg_proto.decision.v1 import question_pb2
 
 # Laying out and tokenizing so much text takes about a millisecond; a question counts as much as so many characters.
@@ -43,6 +32,7 @@ QUESTION_CHARS = 800
 # Making so many answers does.
 INLINE_ROWS = 50
 _FALLBACK = "unknown"
+_NOT_ASKED = Failure("invalid_question", "question_malformed", "the question was not asked")
 
 
 class Tally:
@@ -56,35 +46,6 @@ class Tally:
         self.usage = UsageCounter()
         self.worker_urls: list[str] = []
         self.failovers = 0
-
-
-@dataclass(slots=True)
-class _Clock:
-    """Seconds spent, all states of a request together."""
-
-    tokenize_s: float = 0.0
-    queue_s: float = 0.0
-    forward_s: float = 0.0
-    post_s: float = 0.0
-
-
-class _Answered(NamedTuple):
-    """One state's answers, and the worker's address."""
-
-    answers: answer_pb2.StateAnswers
-    worker_url: str
-
-
-class _Asking(NamedTuple):
-    """What the states of one request have in common."""
-
-    model: ServedModel
-    surface: Surface
-    budget: int
-    route: str
-    context: RequestContext
-    trace: TraceHeaders
-    clock: _Clock
 
 
 class DecisionPipeline:
@@ -107,9 +68,20 @@ class DecisionPipeline:
         )
 
     async def run(
-        self, request: decision_pb2.DecideRequest, context: RequestContext, meter: RequestMeter
+        self,
+        request: decision_pb2.DecideRequest,
+        context: RequestContext,
+        meter: RequestMeter,
+        *,
+        are_checked: bool = False,
     ) -> decision_pb2.DecideResponse:
         """Answer a request; questions that fail are answered in place. Cancelling aborts it.
+
+        Args:
+            request: what is asked.
+            context: who asks.
+            meter: of the request.
+            are_checked: question_fault() has found nothing in any question.
 
         Raises:
             SmgError: the request as a whole is refused or failed.
@@ -118,10 +90,16 @@ class DecisionPipeline:
         model = await self.resolve(request.model)
         surface = await self._usable(model)
         budget = self._budget(model, request.options)
-        tally, clock = Tally(), _Clock()
-        asking = _Asking(model, surface, budget, meter.route, context, meter.trace_headers, clock)
+        tally = Tally()
+        asking = Asking(
+            model, surface, budget, meter.route, context, meter.trace_headers, Clock(), are_checked
+        )
         with meter.measure(model.id, tally):
-            answered = await self._answered(request, asking)
+            answered = await answer_states(
+                request,
+                self.settings,
+                lambda state, is_batch: self._state(state, asking, is_batch=is_batch),
+            )
             response = self._response(request, answered, asking)
             tally.worker_urls = [each.worker_url for each in answered if each.worker_url]
             tally.usage.prompt_tokens = response.usage.prompt_tokens
@@ -200,140 +178,40 @@ class DecisionPipeline:
         validated = settings.decision_validated_input_tokens
         return longest if validated is None or options.long_context else min(longest, validated)
 
-    async def _answered(self, request: decision_pb2.DecideRequest, asking: _Asking) -> list[_Answered]:
-        """Answers and worker per state, within the request's time."""
-        options, settings = request.options, self.settings
-        own = options.HasField("deadline_ms")
-        if own:
-            limit_s = options.deadline_ms / 1000
-        else:
-            limit_s = (
-                settings.decision_max_deadline_secs
-                if options.long_context
-                else settings.decision_timeout_secs
-            )
-        is_batch = len(request.states) > 1 or bool(request.states[0].name)
-        if not is_batch:
-            try:
-                async with asyncio.timeout(limit_s):
-                    return [await self._state(request.states[0], asking, is_batch=False)]
-            except TimeoutError:
-                if not own:
-                    raise _out_of_time(limit_s) from None
-                return [_Answered(_too_late(request.states[0], options.deadline_ms), "")]
-        places = asyncio.Semaphore(settings.decision_concurrent_states)
-        faults: list[SmgError] = []
-
-        async def one(state: question_pb2.State) -> _Answered:
-            async with places:
-                try:
-                    return await self._state(state, asking, is_batch=True)
-                except SmgError as error:
-                    faults.append(error)
-                    return _Answered(_broken(state, error), "")
-
-        tasks = [asyncio.create_task(one(state)) for state in request.states]
-        try:
-            _, late = await asyncio.wait(tasks, timeout=limit_s)
-        finally:
-            await _stopped(tasks)
-        if len(faults) == len(tasks):
-            raise faults[0]
-        if late and not own:
-            raise _out_of_time(limit_s)
-        return [
-            _Answered(_too_late(state, options.deadline_ms), "") if task.cancelled() else task.result()
-            for state, task in zip(request.states, tasks, strict=True)
-        ]
-
-    async def _state(self, state: question_pb2.State, asking: _Asking, *, is_batch: bool) -> _Answered:
+    async def _state(self, state: question_pb2.State, asking: Asking, *, is_batch: bool) -> Answered:
         # The event loop's own clock may be as coarse as a millisecond.
-        clock = asking.clock
+        clock, settings = asking.clock, self.settings
         begun = time.perf_counter()
         size = len(state.content.text) + len(state.content.json) + QUESTION_CHARS * len(state.questions)
         if size <= INLINE_CHARS:
-            sheet, score, used = self._prepared(state, asking)
+            ready = prepared(state, asking, settings)
         else:
-            sheet, score, used = await in_thread(self._prepared, state, asking)
-        self._check_request_tokens(sheet, score, used, is_batch=is_batch)
-        ready = time.perf_counter()
-        clock.tokenize_s += ready - begun
+            ready = await in_thread(prepared, state, asking, settings)
+        check_request_tokens(ready, settings.decision_max_request_tokens, is_batch=is_batch)
+        sheet, score, _ = ready
+        begun_scoring = time.perf_counter()
+        clock.tokenize_s += begun_scoring - begun
         if not score.suffixes:
             found = [failed(asked, asked.failure or _NOT_ASKED) for asked in sheet.asked]
-            return _Answered(answer_pb2.StateAnswers(name=state.name, answers=found), "")
+            return Answered(answer_pb2.StateAnswers(name=state.name, answers=found), "")
         scores = await self._score_call.run(asking.route, score, asking.context)
         done = time.perf_counter()
-        forward_s = scores.compute_s or done - ready
+        forward_s = scores.compute_s or done - begun_scoring
         clock.forward_s += forward_s
-        clock.queue_s += max(0.0, done - ready - forward_s)
+        clock.queue_s += max(0.0, done - begun_scoring - forward_s)
         if len(scores.rows) <= INLINE_ROWS:
             made = answers(sheet, scores.rows, self._thresholds)
         else:
             made = await in_thread(answers, sheet, scores.rows, self._thresholds)
-        result = answer_pb2.StateAnswers(name=state.name, answers=made, usage=_usage(score, used, scores))
+        result = answer_pb2.StateAnswers(name=state.name, answers=made, usage=usage(ready, scores))
         clock.post_s += time.perf_counter() - done
-        return _Answered(result, scores.worker_url)
-
-    def _prepared(self, state: question_pb2.State, asking: _Asking) -> tuple[Sheet, work_pb2.Score, int]:
-        """The questions, what is to be scored, and the tokens of the state and all questions."""
-        surface, settings = asking.surface, self.settings
-        prompts = surface.prompts
-        assert prompts is not None  # noqa: S101 - _usable() has seen to it
-        sheet = write_sheet(
-            state, surface, max_rows=settings.decision_max_rows, two_orders=settings.decision_two_orders
-        )
-        score = work_pb2.Score(
-            model=asking.model.id,
-            request_id=asking.context.request_id,
-            traceparent=asking.trace.parent,
-            tracestate=asking.trace.state,
-        )
-        if not sheet.endings:
-            return sheet, score, 0
-        try:
-            shared = prompts.shared(sheet.text, sheet.endings, max_tokens=asking.budget)
-        except ContextTooLong:
-            _fail_all(sheet, _too_long(asking.budget, None))
-            return sheet, score, 0
-        score.prefix_ids = shared.prefix
-        encode = asking.model.builder.encode_plain
-        for asked in sheet.asked:
-            rows = range(asked.first, asked.first + asked.rows)
-            longest = max((len(shared.suffixes[row]) for row in rows), default=0)
-            tokens = (len(shared.prefix) + longest) // ID_BYTES
-            asked.first = len(score.suffixes)
-            if asked.failure is None and tokens > asking.budget:
-                asked.failure, asked.rows = _too_long(asking.budget, tokens), 0
-                continue
-            for row in rows:
-                score.suffixes.add(
-                    ids=shared.suffixes[row],
-                    label_ids=sheet.labels[row],
-                    label_sequences=[encode(text) for text in sheet.worded[row]],
-                )
-        used = len(shared.prefix) + sum(len(suffix.ids) for suffix in score.suffixes)
-        return sheet, score, used // ID_BYTES
-
-    def _check_request_tokens(
-        self, sheet: Sheet, score: work_pb2.Score, used: int, *, is_batch: bool
-    ) -> None:
-        """Refuse a state that comes to too many tokens; in a batch it fails alone, each of its questions."""
-        limit = self.settings.decision_max_request_tokens
-        if used <= limit:
-            return
-        said = (
-            f"the state with its {len(sheet.asked)} questions has {used} tokens; at most {limit} are allowed"
-        )
-        if not is_batch:
-            raise DecisionsRefused(said, reason="request_tokens", limit=limit)
-        del score.suffixes[:]
-        _fail_all(sheet, Failure("invalid_input", "input_malformed", said))
+        return Answered(result, scores.worker_url)
 
     def _response(
         self,
         request: decision_pb2.DecideRequest,
-        answered: list[_Answered],
-        asking: _Asking,
+        answered: list[Answered],
+        asking: Asking,
     ) -> decision_pb2.DecideResponse:
         clock = asking.clock
         response = decision_pb2.DecideResponse(
@@ -369,58 +247,3 @@ class DecisionPipeline:
             prompt_version=PROMPT_VERSION,
             readout=surface.readout,
         )
-
-
-_NOT_ASKED = Failure("invalid_question", "question_malformed", "the question was not asked")
-
-
-def _fail_all(sheet: Sheet, failure: Failure) -> None:
-    for asked in sheet.asked:
-        asked.failure = asked.failure or failure
-
-
-def _too_long(budget: int, tokens: int | None) -> Failure:
-    has = f"has {tokens} tokens" if tokens is not None else f"has more than {budget} tokens"
-    message = f"the state with this question {has}; at most {budget} are allowed"
-    return Failure("max_length_exceeded", "question_tokens", message)
-
-
-def _out_of_time(limit_s: float) -> DeadlineExceeded:
-    return DeadlineExceeded(
-        f"the questions took more than {limit_s:g} s; options.deadline_ms may allow more",
-        code="systemone_deadline_exceeded",
-    )
-
-
-def _too_late(state: question_pb2.State, deadline_ms: int) -> answer_pb2.StateAnswers:
-    said = f"no answer within options.deadline_ms, {deadline_ms}"
-    return _all_failed(state, answer_pb2.QuestionFailure(error="deadline_exceeded", message=said))
-
-
-def _broken(state: question_pb2.State, error: SmgError) -> answer_pb2.StateAnswers:
-    """The answers about one state of a batch whose worker refused or failed it."""
-    kind = "invalid_input" if error.status < 500 and not error.is_retryable else "unavailable"
-    return _all_failed(state, answer_pb2.QuestionFailure(error=kind, message=error.message))
-
-
-def _all_failed(state: question_pb2.State, failure: answer_pb2.QuestionFailure) -> answer_pb2.StateAnswers:
-    found = [
-        answer_pb2.Answer(id=question.id, type=question.type, failure=failure) for question in state.questions
-    ]
-    return answer_pb2.StateAnswers(name=state.name, answers=found)
-
-
-def _usage(score: work_pb2.Score, used: int, scores: StateScores) -> answer_pb2.DecisionUsage:
-    prefix = len(score.prefix_ids) // ID_BYTES
-    return answer_pb2.DecisionUsage(
-        input_tokens=used,
-        prompt_tokens=used + prefix * (len(score.suffixes) - 1),
-        cached_tokens=sum(row.cached_tokens for row in scores.rows),
-    )
-
-
-async def _stopped(tasks: Collection[asyncio.Task[_Answered]]) -> None:
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        await asyncio.wait(tasks)

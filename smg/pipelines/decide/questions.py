@@ -11,7 +11,7 @@ from smg.decisions.json_text import json_bytes
 from smg.decisions.kinds import Kind
 from smg.decisions.layout import ShownOption, choice_text, noul_text, score_text, set_text, span_text
 from smg.decisions.spans import Place, words
-from smg.validation.decision import QuestionFault, question_fault
+from smg.validation.decision import question_fault
 from smg_proto.decision.v1 import question_pb2 as q
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from smg.decisions.labels import LabelSet
     from smg.pipelines.decide.surface import Surface
+    from smg.validation.decision import QuestionFault
 
 KINDS: Mapping[int, Kind] = {
     q.QUESTION_TYPE_NOUL: Kind.NOUL,
@@ -82,11 +83,21 @@ class Sheet:
     worded: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
 
 
-def write_sheet(state: q.State, surface: Surface, *, max_rows: int, two_orders: bool) -> Sheet:
-    """Lay out the questions of a state. A question that cannot be asked gets its failure."""
+def write_sheet(
+    state: q.State, surface: Surface, *, max_rows: int, two_orders: bool, are_checked: bool = False
+) -> Sheet:
+    """Lay out the questions of a state. A question that cannot be asked gets its failure.
+
+    Args:
+        state: with its questions.
+        surface: of the model.
+        max_rows: most rows of all questions.
+        two_orders: ask a choice in both orders of its options.
+        are_checked: question_fault() has been asked about each of them.
+    """
     writer = _Writer(Sheet(state_text(state)), surface, max_rows, two_orders=two_orders)
     for question in state.questions:
-        writer.add(question)
+        writer.add(question, None if are_checked else question_fault(question))
     return writer.sheet
 
 
@@ -117,10 +128,9 @@ class _Writer:
         self._two_orders = two_orders
         self._places: list[Place] | None = None
 
-    def add(self, question: q.Question) -> None:
+    def add(self, question: q.Question, fault: QuestionFault | None) -> None:
         asked = Asked(question, first=len(self.sheet.endings))
         self.sheet.asked.append(asked)
-        fault = question_fault(question)
         if fault is not None:
             asked.failure = Failure("invalid_question", *fault)
             return
@@ -205,8 +215,3 @@ def _too_few(labels: LabelSet, options: int) -> str:
     return (
         f"the question has {options} options; this model's tokenizer has labels for {len(labels.ids)} at most"
     )
-
-
-def faulty(fault: QuestionFault) -> Failure:
-    """The failure of a question that is not asked."""
-    return Failure("invalid_question", fault.reason, fault.message)

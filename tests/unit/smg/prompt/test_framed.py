@@ -89,3 +89,25 @@ def test_a_model_without_a_template_is_told(tmp_path):
     config.write_text('{"eos_token": "<|im_end|>"}')
     with pytest.raises(InvalidRequest, match="no chat template"):
         MessagePrompts(PromptBuilder.load(target), STEM, ENDINGS[0])
+
+
+DATED = "{% for m in messages %}{{ strftime_now('%Y') }}: {{ m.content }}{% endfor %}"
+
+
+def test_a_frame_with_the_date_is_rendered_anew(tmp_path, monkeypatch):
+    builder = PromptBuilder.load(make_tokenizer_dir(tmp_path / "m", chat_template=DATED))
+    prompts = MessagePrompts(builder, STEM, ENDINGS[0])
+    assert prompts.is_split
+    today = prompts.shared("a", ENDINGS[:1])
+    assert prompts.shared("a", ENDINGS[:1]) == today
+    monkeypatch.setattr(PromptBuilder, "rendered", lambda self, message, variables: f"1971: {message}")
+    long_ago = prompts.shared("a", ENDINGS[:1])
+    assert long_ago.prefix == builder.encode_plain(f"1971: a{STEM}") != today.prefix
+    assert long_ago.suffixes == today.suffixes
+
+
+def test_a_steady_frame_is_rendered_once(builder, monkeypatch):
+    prompts = MessagePrompts(builder, STEM, ENDINGS[0])
+    before = prompts.shared("a", ENDINGS)
+    monkeypatch.setattr(PromptBuilder, "rendered", lambda self, message, variables: message)
+    assert prompts.shared("a", ENDINGS) == before

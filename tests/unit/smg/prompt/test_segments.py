@@ -148,7 +148,7 @@ def test_encoding_stops_at_the_first_id_too_many() -> None:
 def test_a_long_segment_reaches_the_encoder_in_parts() -> None:
     plain = CodePoints()
     prompts = encoder(plain=plain, parts=SafeCuts((), part_chars=10))
-    text = "some words, " * 20 + "<s>" * 20
+    text = "some words, " * (segments.SHORT_CHARS // 12) + "<s>" * 20
     assert unpack_ids(prompts.encode_text(text)) == codes(text)
     assert max(map(len, plain.seen)) < 20
     with pytest.raises(ContextTooLong):

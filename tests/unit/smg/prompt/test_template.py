@@ -106,3 +106,18 @@ def test_constants_variables_and_efforts_are_those_of_the_source() -> None:
 def test_an_indent_without_end_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="indented JSON by more than 256"):
         ours("{{ messages | tojson(indent=1000000000) }}")
+
+
+@pytest.mark.parametrize(
+    ("source", "is_steady"),
+    [
+        ("{{ messages[0].content }}", True),
+        ("{{ 'strftime_now' }}", True),
+        ("{{ strftime_now('%d') }}", False),
+        ("{% set now = strftime_now %}{{ now('%d') }}", False),
+        ("{{ [1, 2] | random }}", False),
+        ("{{ [[1, 2]] | map('random') | list }}", False),
+    ],
+)
+def test_a_template_that_reads_the_clock_or_draws_is_not_steady(source: str, is_steady: bool) -> None:
+    assert ChatTemplate(source).is_steady is is_steady

@@ -64,7 +64,7 @@ class Scripted(ConnectedWorker):
     def generate(self, request, listener):
         raise NotImplementedError
 
-    score = embed = abort = fetch_tokenizer = flush_cache = generate
+    score = embed = classify = abort = fetch_tokenizer = flush_cache = generate
 
 
 async def test_a_close_while_a_lost_connection_is_taken_apart_ends_the_worker():
