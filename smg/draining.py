@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 from typing import TYPE_CHECKING, Protocol
 
@@ -28,6 +29,20 @@ def end_signals() -> list[signal.Signals]:
     """The signals that ask for an orderly end. A hang-up that is ignored, as nohup has it, stays ignored."""
     asking = [signal.SIGTERM, signal.SIGINT]
     return asking if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [*asking, signal.SIGHUP]
+
+
+def stop_on_signals(stop: asyncio.Event) -> None:
+    """Set `stop` when the process is asked to end; when it is asked again, end it at once."""
+
+    def asked(number: int) -> None:
+        if stop.is_set():
+            # The operator has asked twice: nothing is waited for any more.
+            os._exit(128 + number)
+        stop.set()
+
+    loop = asyncio.get_running_loop()
+    for number in end_signals():
+        loop.add_signal_handler(number, asked, number)
 
 
 class HttpSide(Protocol):

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
-import os
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -34,7 +32,7 @@ from gateway.sse import KeepAlive
 from gateway.status import StatusHandlers
 from smg.callers.audit import AuditLog
 from smg.callers.directory import caller_directory
-from smg.draining import Drain, end_signals
+from smg.draining import Drain, stop_on_signals
 from smg.mcp.open import make_sessions, read_servers
 from smg.media.open import make_preparer
 from smg.observation import Observation
@@ -54,6 +52,7 @@ from smg.pipelines.encode.job_call import JobCall
 from smg.pipelines.encode.rerank import RerankPipeline
 from smg.pipelines.engine_call import EngineCall
 from smg.pipelines.formats import FormatSettings
+from smg.pipelines.placed_job import PlacedJobs
 from smg.pipelines.response_history import ResponseHistory
 from smg.pipelines.response_parts import ResponseParts
 from smg.pipelines.responses import ResponsesPipeline
@@ -79,7 +78,7 @@ from smg.wiring import (
     load_builder,
     overload_limits,
     retry_options,
-    return_freed_memory,
+    settle_memory,
     tokenizer_dir,
     worker_options,
 )
@@ -97,9 +96,6 @@ if TYPE_CHECKING:
     from smg.telemetry.siblings import Siblings
 
 logger = logging.getLogger(__name__)
-
-# Objects between two looks of the cycle collector. Python's 700 makes it look several times per request and find nothing.
-YOUNG_OBJECTS = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,15 +221,14 @@ class Router:
             pins_by_rid=settings.routing.routing_key_override,
             budget=budget,
         )
+        jobs = PlacedJobs(self.registry, policy, retries, self._metrics.retried, budget=budget)
         self._decide = DecisionPipeline(
             self.catalog,
             DecisionSurfaces(settings.decisions.decision_readout),
-            ScoreCall(self.registry, policy, retries, self._metrics.retried, budget=budget),
+            ScoreCall(jobs),
             settings.decisions,
         )
-        encoding = Encoding(
-            self.catalog, JobCall(self.registry, policy, retries, self._metrics.retried), settings.encoding
-        )
+        encoding = Encoding(self.catalog, JobCall(jobs), settings.encoding)
         self._embed = EmbeddingPipeline(encoding)
         self._rerank = RerankPipeline(encoding, self._decide)
         self._classify = ClassifyPipeline(encoding)
@@ -340,11 +335,7 @@ class Router:
                     ]
                     serving = group.create_task(http.run())
                     await http.wait_started()
-                    # What lives now lives as long as the process: the collector need not look at it again.
-                    gc.collect()
-                    return_freed_memory()
-                    gc.freeze()
-                    gc.set_threshold(YOUNG_OBJECTS, 20, 20)
+                    settle_memory()
                     on_ready(
                         RouterAddresses(host, port, grpc_port, metrics_port, is_tls=self._tls is not None)
                     )
@@ -494,7 +485,7 @@ async def serve_router(
     own_stop = stop is None
     stop = stop or asyncio.Event()
     if own_stop:
-        _stop_on_signals(stop)
+        stop_on_signals(stop)
     if life is not None:
         asyncio.get_running_loop().add_reader(life, stop.set)
     try:
@@ -502,15 +493,3 @@ async def serve_router(
     finally:
         if life is not None:
             asyncio.get_running_loop().remove_reader(life)
-
-
-def _stop_on_signals(stop: asyncio.Event) -> None:
-    def asked(number: int) -> None:
-        if stop.is_set():
-            # The operator has asked twice: nothing is waited for any more.
-            os._exit(128 + number)
-        stop.set()
-
-    loop = asyncio.get_running_loop()
-    for number in end_signals():
-        loop.add_signal_handler(number, asked, number)

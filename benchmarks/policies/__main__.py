@@ -20,9 +20,9 @@ from smg.policies import POLICIES, make_policy
 from smg.policies.base import RouteRequest
 from smg.policies.blocks import Blocks
 from smg.policies.prefix_index import Holder, PrefixIndex
-from smg.server import YOUNG_OBJECTS
 from smg.settings import RoutingSettings
 from smg.types.worker import WorkerSnapshot
+from smg.wiring import YOUNG_OBJECTS
 
 FLEETS = (10, 100, 1000)
 SESSIONS = 500

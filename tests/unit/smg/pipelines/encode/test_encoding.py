@@ -8,6 +8,7 @@ import pytest
 from smg.errors import DeadlineExceeded, EngineError, UnusableScores
 from smg.pipelines.encode.encoding import Encoding, Tally
 from smg.pipelines.encode.job_call import JobCall
+from smg.pipelines.placed_job import PlacedJobs
 from smg.settings import EncodingSettings
 from smg.types.context import ANONYMOUS
 from smg_proto.embedding.v1 import common_pb2
@@ -66,7 +67,7 @@ class Registry:
 
 def encoding(*workers, retried=None, **settings):
     told = retried if retried is not None else []
-    call = JobCall(Registry(*workers), None, RETRIES, told.append)
+    call = JobCall(PlacedJobs(Registry(*workers), None, RETRIES, told.append))
     return Encoding(None, call, EncodingSettings(**settings))
 
 
